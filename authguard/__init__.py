@@ -1,0 +1,47 @@
+"""
+authguard: abuse protection for sign-in.
+
+Login, password reset and one-time codes behind fail-closed sliding logs on Valkey, keyed on both
+the account and the client's address.
+"""
+
+from authguard.decision import Cleared, Decision, Verdict
+from authguard.errors import (
+    AuthguardError,
+    ConfigurationError,
+    Denied,
+    HashingUnavailable,
+    InvalidInput,
+    StoreUnavailable,
+    Unavailable,
+)
+from authguard.guard import NO_ACCOUNT, Attempt, Guard
+from authguard.limiter import Limiter
+from authguard.limits import SlidingLog
+from authguard.passwords import Passwords
+from authguard.policy import Policy, PolicyLimit, default_policies, load_policies
+
+__all__ = [
+    "NO_ACCOUNT",
+    "Attempt",
+    "AuthguardError",
+    "Cleared",
+    "ConfigurationError",
+    "Decision",
+    "Denied",
+    "Guard",
+    "HashingUnavailable",
+    "InvalidInput",
+    "Limiter",
+    "Passwords",
+    "Policy",
+    "PolicyLimit",
+    "SlidingLog",
+    "StoreUnavailable",
+    "Unavailable",
+    "Verdict",
+    "default_policies",
+    "load_policies",
+]
+
+__version__ = "0.1.0"

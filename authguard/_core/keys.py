@@ -1,0 +1,101 @@
+"""
+The names of keys, and the binding of a policy's limits to them.
+
+A key is ``rl:v1:{tag}digest``, 38 characters whatever the input: ``digest`` is 128 bits over
+action, limit and the pseudonyms it counts by; ``tag`` is taken from the pseudonym of the first
+of them, so that on a cluster all limits of one account share a slot, and those of one client
+another. A limit's lock stands beside its log, under the same name and a ``!``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from authguard.policy import Policy, PolicyLimit
+
+__all__ = ["Binding", "Shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """
+    The limits of a policy that apply when certain parts are known; the same for many attempts.
+
+    Attributes:
+        action: The action.
+        limits: Those whose every part is known; with a known device, limits by device take the
+            place of those by account.
+        algorithms: The algorithms they use.
+        specs: What their Lua is told, as JSON.
+        specs_unforgiving: The same, for a settle that takes back its own entries alone.
+        prefixes: For each limit, the hashed bytes that stand for action and limit in its key.
+    """
+
+    action: str
+    limits: tuple[PolicyLimit, ...]
+    algorithms: frozenset[str]
+    specs: bytes
+    specs_unforgiving: bytes
+    prefixes: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, policy: Policy, parts: frozenset[str]) -> Shape:
+        """Choose the limits that apply when these parts are known."""
+        limits = tuple(limit for limit in policy.limits if parts.issuperset(limit.by))
+        if any("device" in limit.by for limit in limits):
+            limits = tuple(limit for limit in limits if "account" not in limit.by)
+        return cls(
+            policy.action,
+            limits,
+            frozenset(limit.algorithm.algorithm for limit in limits),
+            _json([limit.algorithm.spec(limit.by) for limit in limits]),
+            _json([limit.algorithm.spec(limit.by, forgiving=False) for limit in limits]),
+            tuple(_prefix(policy.action, limit) for limit in limits),
+        )
+
+    def bind(self, pseudonyms: Mapping[str, bytes]) -> Binding:
+        """Give every limit its keys."""
+        keys: list[str] = []
+        for limit, prefix in zip(self.limits, self.prefixes, strict=True):
+            subjects = [pseudonyms[part] for part in limit.by]
+            digest = hashlib.sha256(prefix + b"".join(subjects)).digest()
+            key = f"rl:v1:{{{_base64(subjects[0][:6])}}}{_base64(digest[:16])[:22]}"
+            keys.append(key)
+            if limit.algorithm.lockout_ms:
+                keys.append(f"{key}!")
+        return Binding(self, tuple(keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """
+    A shape's limits, bound to their keys.
+
+    Attributes:
+        shape: The limits.
+        keys: Their keys in turn; a limit with a lockout has two, its log and its lock.
+    """
+
+    shape: Shape
+    keys: tuple[str, ...]
+
+
+def _prefix(action: str, limit: PolicyLimit) -> bytes:
+    fields = (action, limit.name, limit.algorithm.algorithm, *limit.by)
+    text = b"".join(b"%d:%s" % (len(field.encode()), field.encode()) for field in fields)
+    return hashlib.sha256(text).digest()
+
+
+def _base64(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).decode("ascii")
+
+
+def _json(specs: list[list[object]]) -> bytes:
+    return json.dumps(specs, separators=(",", ":")).encode()

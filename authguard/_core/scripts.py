@@ -1,0 +1,57 @@
+"""The Lua scripts: the only place that knows where ``lua/`` is and how its files are joined."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Script", "script"]
+
+#: What each algorithm's file builds on, in the order in which they are joined.
+_NEEDS: Final = {"sliding_log": ("lock",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """
+    One joined script.
+
+    Attributes:
+        verb: What it does, such as ``acquire``.
+        text: The Lua, as the server gets it.
+        sha1: The name under which the server caches it (EVALSHA).
+    """
+
+    verb: str
+    text: str
+    sha1: str
+
+
+@cache
+def script(verb: str, algorithms: frozenset[str]) -> Script:
+    """Join a verb with the algorithms its limits use; each file is read once a process."""
+    names = sorted(algorithms)
+    shared = dict.fromkeys(need for name in names for need in _NEEDS[name])
+    chunks = [_chunk(name) for name in ("clock", *shared, *names)]
+    table = ", ".join(f"{name} = {name}" for name in names)
+    text = "\n".join([*chunks, f"local algorithms = {{ {table} }}", _source(verb)])
+    return Script(verb, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _chunk(name: str) -> str:
+    return f"local {name} = (function()\n{_source(name)}end)()"
+
+
+def _source(name: str) -> str:
+    return (_lua_folder() / f"{name}.lua").read_text(encoding="utf-8")
+
+
+@cache
+def _lua_folder() -> Path:
+    """Find the Lua: inside the installed package, else beside it in a checkout (editable)."""
+    package = Path(__file__).resolve().parent.parent
+    packaged = package / "_lua"
+    return packaged if packaged.is_dir() else package.parent / "lua"

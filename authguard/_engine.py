@@ -1,0 +1,63 @@
+"""What a guard and its limiters share: the store, the clock, the pseudonyms. Private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from authguard._core.keys import Shape
+    from authguard.identity import Pseudonyms
+    from authguard.stores.base import Store
+
+__all__ = ["Engine", "check_cost"]
+
+#: Beyond the year 6429; a lock keeps its times in six bytes.
+_LATEST_MS: Final = 2**47
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """
+    The parts that calls are made of.
+
+    Attributes:
+        store: Runs the calls.
+        pseudonyms: Names what is counted.
+        clock: Gives milliseconds since the epoch; ``None``: the store's own clock counts.
+    """
+
+    store: Store
+    pseudonyms: Pseudonyms
+    clock: Callable[[], int] | None
+
+    def now_ms(self, passed: int | None) -> int | None:
+        """
+        Choose the clock: what a replay passes, else the guard's, else the store's own (``None``).
+
+        Raises:
+            ValueError: If it gives anything but whole milliseconds since the epoch.
+        """
+        now_ms = self.clock() if passed is None and self.clock is not None else passed
+        if now_ms is not None and (type(now_ms) is not int or not 0 <= now_ms < _LATEST_MS):
+            raise ValueError("now_ms: must be whole milliseconds since the epoch")
+        return now_ms
+
+
+def check_cost(cost: object, shape: Shape) -> None:
+    """
+    Check a cost before anything is sent.
+
+    Raises:
+        ValueError: If it is no whole number from 1, or more than a limit could ever admit.
+    """
+    if type(cost) is not int or cost < 1:
+        raise ValueError(f"cost: must be a whole number of at least 1, not {cost!r}")
+    for limit in shape.limits:
+        if cost > limit.algorithm.limit:
+            raise ValueError(
+                f"cost: {cost} is more than the limit {limit.algorithm.limit} of {limit.name!r}"
+                " could ever admit"
+            )

@@ -1,0 +1,120 @@
+"""
+Every error authguard raises, in one tree.
+
+::
+
+    AuthguardError
+    ├── ConfigurationError      a setting or policy is wrong: the start is refused
+    ├── InvalidInput            a value of the request can't be used: HTTP 400
+    ├── Denied                  a limit or lock refuses the attempt: HTTP 429
+    └── Unavailable             no verdict can be given now: HTTP 503
+        ├── StoreUnavailable    the store gave no clear verdict in time
+        └── HashingUnavailable  no password hash could be computed in time
+
+No message ever holds a raw identifier, a password, a code or a secret.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from authguard.decision import Decision
+
+__all__ = [
+    "AuthguardError",
+    "ConfigurationError",
+    "Denied",
+    "HashingUnavailable",
+    "InvalidInput",
+    "StoreUnavailable",
+    "Unavailable",
+]
+
+
+class AuthguardError(Exception):
+    """The root of the tree; never raised itself."""
+
+
+class ConfigurationError(AuthguardError, ValueError):
+    """
+    A setting or policy is wrong; the message names it and the mend.
+
+    Attributes:
+        code: A stable code (``AG0xx``), listed in ``docs/errors.md``.
+        where: The setting, or table and key, at fault.
+    """
+
+    def __init__(self, code: str, where: str, problem: str, mend: str) -> None:
+        self.code = code
+        self.where = where
+        self.problem = problem
+        self.mend = mend
+        super().__init__(f"{code} {where}: {problem}; {mend}")
+
+
+class InvalidInput(AuthguardError, ValueError):
+    """
+    A value of the request can't be used; names the field, never the value.
+
+    Attributes:
+        field: The field at fault, such as ``account`` or ``password``.
+        problem: What is wrong with it, fit to be shown to the sender.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
+
+
+class Denied(AuthguardError):
+    """
+    At least one limit or lock refuses the attempt; nothing was charged.
+
+    Attributes:
+        decision: Who refused, and until when.
+    """
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        super().__init__(
+            f"{decision.action}: refused by {', '.join(decision.refused_by)};"
+            f" retry after {decision.retry_after} s"
+        )
+
+    @property
+    def action(self) -> str:
+        """The action that was refused."""
+        return self.decision.action
+
+    @property
+    def retry_after(self) -> int:
+        """Whole seconds until the same attempt would be admitted, at least 1."""
+        return self.decision.retry_after
+
+
+class Unavailable(AuthguardError):
+    """
+    No verdict can be given now, so the attempt is refused; never raised itself.
+
+    Attributes:
+        reason: One short word or phrase for logs; holds nothing of the request.
+        retry_after_s: Seconds a client is told to wait.
+    """
+
+    retry_after_s = 5
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class StoreUnavailable(Unavailable):
+    """The store gave no clear verdict within the deadline: fail closed."""
+
+
+class HashingUnavailable(Unavailable):
+    """No password hash could be computed in time; says nothing about the password."""
+
+    retry_after_s = 1

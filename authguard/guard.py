@@ -1,0 +1,335 @@
+"""
+The guard: reserve, then verify, then give back on success.
+
+Before a credential is looked at, one atomic call on Valkey reserves a place in every log that
+could refuse the attempt; only a proven success gives the place back.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from authguard._core import calls
+from authguard._core.attempt import Reservation
+from authguard._core.keys import Shape
+from authguard._engine import Engine, check_cost
+from authguard.decision import Decision
+from authguard.errors import ConfigurationError, Denied, StoreUnavailable
+from authguard.identity import Pseudonyms, address_parts, normalise_account
+from authguard.limiter import Limiter
+from authguard.policy import Policy, PolicyLimit, load_policies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from ipaddress import IPv4Address, IPv6Address
+    from pathlib import Path
+    from types import TracebackType
+
+    from authguard._core.keys import Binding
+    from authguard.decision import Cleared
+    from authguard.limits import SlidingLog
+    from authguard.stores.base import Store
+
+__all__ = ["NO_ACCOUNT", "Attempt", "Guard"]
+
+_log = logging.getLogger("authguard")
+
+
+class _NoAccount:
+    """The type of :data:`NO_ACCOUNT`."""
+
+    def __repr__(self) -> str:
+        return "NO_ACCOUNT"
+
+
+#: The request names no usable account: only limits by other parts are charged. For malformed
+#: input, so that it costs its sender and nobody else.
+NO_ACCOUNT: Final = _NoAccount()
+
+
+class Guard:
+    """
+    Guards actions by the limits of their policies, on one store shared by all workers.
+
+    Args:
+        store: ``valkey://host:port/db``, or a store of one's own.
+        secret: At least 32 random bytes; keys in the store are HMACs under it.
+        policies: A TOML file's path or the same as a mapping, over the default profile.
+        clock: Gives milliseconds since the epoch, for tests and replays; without one the
+            store's own clock counts, as it must in production.
+        deadline_ms: Longest time of one decision, in milliseconds.
+
+    Raises:
+        ConfigurationError: AG001 to AG012, naming the setting and the mend.
+    """
+
+    def __init__(
+        self,
+        store: str | Store,
+        *,
+        secret: str | bytes,
+        policies: str | Path | Mapping[str, Any] | None = None,
+        clock: Callable[[], int] | None = None,
+        deadline_ms: int = 100,
+    ) -> None:
+        self.policies: Mapping[str, Policy] = load_policies(policies)
+        self._shapes: dict[tuple[str, frozenset[str]], Shape] = {}
+        if store is None or store == "":
+            raise ConfigurationError(
+                "AG010", "store", "missing", "write valkey://[user:password@]host:port/database"
+            )
+        if isinstance(store, str):
+            from authguard.stores.valkey import ValkeyStore  # noqa: PLC0415 (only if it is used)
+
+            store = ValkeyStore(store, deadline_ms=deadline_ms)
+        self._engine = Engine(store, Pseudonyms(secret), clock)
+        for policy in self.policies.values():
+            for warning in policy.warnings:
+                _log.warning("%s", warning)
+
+    def attempt(
+        self,
+        action: str,
+        *,
+        account: str | _NoAccount | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        cost: int = 1,
+        now_ms: int | None = None,
+    ) -> Attempt:
+        """
+        Reserve a place in every log that could refuse the attempt, or in none.
+
+        Call it before the credential is looked at. The reservation is made by this very call
+        and stands as a counted failure until :meth:`Attempt.succeed`.
+
+        Args:
+            action: The policy's name, such as ``login``.
+            account: The claimed account in any spelling, or :data:`NO_ACCOUNT`.
+            client: The client's IP address.
+            cost: Places it takes in each log, a whole number from 1.
+            now_ms: A replay's clock, in milliseconds since the epoch; never from a request.
+
+        Raises:
+            Denied: If a limit or lock refuses; nothing was charged.
+            StoreUnavailable: If the store gave no clear verdict in time.
+            InvalidInput: If the account or the client can't be used.
+            ConfigurationError: AG009, if the action has no policy; AG023, if none of its limits
+                applies to what is known.
+            ValueError: If the cost is no whole number from 1, or more than a limit could admit.
+        """
+        binding, pseudonyms = self._bind(action, account, client)
+        check_cost(cost, binding.shape)
+        client_pseudonym = pseudonyms.get("client")
+        tag = client_pseudonym[:3] if client_pseudonym else bytes(3)
+        reservation = Reservation(
+            binding, tag + secrets.token_bytes(2), cost, knows_client=client_pseudonym is not None
+        )
+        try:
+            decision = self._engine.store.run(reservation.acquire(self._engine.now_ms(now_ms)))
+        except StoreUnavailable:
+            if self.policies[action].outage != "allow":
+                raise
+            _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
+            decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
+        if not decision.allowed:
+            raise Denied(decision)
+        return Attempt(self._engine, reservation, decision, now_ms)
+
+    def peek(
+        self,
+        action: str,
+        *,
+        account: str | _NoAccount | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        cost: int = 1,
+        now_ms: int | None = None,
+    ) -> Decision:
+        """
+        Tell what :meth:`attempt` would decide now; charges and writes nothing.
+
+        The arguments and errors are those of :meth:`attempt`, without ``Denied``.
+        """
+        binding, _ = self._bind(action, account, client, partial=True)
+        check_cost(cost, binding.shape)
+        return self._engine.store.run(
+            calls.peek(binding, cost=cost, now_ms=self._engine.now_ms(now_ms))
+        )
+
+    def clear(
+        self,
+        action: str,
+        *,
+        account: str | _NoAccount | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        now_ms: int | None = None,
+    ) -> Cleared:
+        """
+        Empty the logs that count by what is given, and end their locks.
+
+        A limit by several parts is cleared only if all of them are given: with an account alone
+        its pairs with clients stay. A lock's level stays too, until its quiet time has passed.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; parts may have been cleared.
+            InvalidInput: If the account or the client can't be used.
+            ConfigurationError: AG009, if the action has no policy.
+        """
+        binding, _ = self._bind(action, account, client, partial=True)
+        return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
+
+    def limiter(self, limit: SlidingLog, *, name: str | None = None) -> Limiter:
+        """
+        Use one algorithm by itself, keyed by any text.
+
+        Args:
+            limit: The algorithm.
+            name: Limiters of one name share their logs, whatever their numbers; without a name,
+                those of equal numbers do.
+        """
+        own = name or f"{limit.algorithm} {limit.limit}/{limit.window_ms}"
+        bound = PolicyLimit(own, ("account",), limit)
+        return Limiter(
+            self._engine, Shape.of(Policy(f"limiter {own}", (bound,)), frozenset({"account"}))
+        )
+
+    def close(self) -> None:
+        """Let the store's connections go."""
+        self._engine.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def policy(self, action: str) -> Policy:
+        """
+        Give an action's policy.
+
+        Raises:
+            ConfigurationError: AG009, naming the actions there are.
+        """
+        policy = self.policies.get(action)
+        if policy is None:
+            raise ConfigurationError(
+                "AG009",
+                f"action {action!r}",
+                "has no policy",
+                f"write its table, or take one of: {', '.join(sorted(self.policies))}",
+            )
+        return policy
+
+    def _bind(
+        self,
+        action: str,
+        account: str | _NoAccount | None,
+        client: str | IPv4Address | IPv6Address | None,
+        *,
+        partial: bool = False,
+    ) -> tuple[Binding, dict[str, bytes]]:
+        """Name the keys of all limits that apply; an attempt must give what its limits count by."""
+        policy = self.policy(action)
+        of = self._engine.pseudonyms.of
+        pseudonyms = {"global": of("global", "")} if "global" in policy.parts else {}
+        needed = frozenset() if partial else policy.parts
+        if isinstance(account, str) or (account is None and "account" in needed):
+            pseudonyms["account"] = of("account", normalise_account(account))
+        if client is not None or "client" in needed or "network" in needed:
+            host, network = address_parts(client)
+            pseudonyms["client"] = of("client", host)
+            pseudonyms["network"] = of("network", network)
+        parts = frozenset(pseudonyms)
+        shape = self._shapes.get((action, parts))
+        if shape is None:
+            shape = self._shapes[action, parts] = Shape.of(policy, parts)
+        if not shape.limits and account is not NO_ACCOUNT:
+            raise ConfigurationError(
+                "AG023",
+                f"[{action}] limits",
+                f"none applies: known is {', '.join(sorted(parts - {'global'})) or 'nothing'}",
+                "add a limit by account or client, or name what the limits count by",
+            )
+        return shape.bind(pseudonyms), pseudonyms
+
+
+class Attempt:
+    """
+    An admitted attempt: a counted failure, until :meth:`succeed` says otherwise.
+
+    Attributes:
+        decision: What the limits said when they admitted it.
+        settled: Whether the reservation has been given back in the store.
+    """
+
+    def __init__(
+        self, engine: Engine, reservation: Reservation, decision: Decision, now_ms: int | None
+    ) -> None:
+        self.decision = decision
+        self.settled = False
+        self._engine = engine
+        self._reservation = reservation
+        self._passed_ms = now_ms
+
+    @property
+    def action(self) -> str:
+        """The action it belongs to."""
+        return self.decision.action
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether :meth:`succeed` was called."""
+        return self._reservation.state == "succeeded"
+
+    def succeed(self) -> None:
+        """
+        Say that the credential was proved: the reservation is given back.
+
+        In short logs by account the failures of the same client before it are forgiven, and a
+        lock that this very attempt set is lifted. A second call changes nothing. If the store is
+        away the success stands, the reservation stays counted, and a warning is logged.
+        """
+        self._leave(
+            self._reservation.leave(
+                "succeeded",
+                reserved_at_ms=self.decision.now_ms,
+                now_ms=self._engine.now_ms(self._passed_ms),
+            )
+        )
+
+    def release(self) -> None:
+        """
+        Say that the credential was never looked at: only the own reservation is given back.
+
+        For a check that could not take place, such as no free hash slot. Never call it after
+        anything about the credential was learnt: that would be a free guess.
+        """
+        self._leave(
+            self._reservation.leave(
+                "released",
+                reserved_at_ms=self.decision.now_ms,
+                now_ms=self._engine.now_ms(self._passed_ms),
+            )
+        )
+
+    def _leave(self, call: calls.ScriptCall[Cleared] | None) -> None:
+        if call is None or self.decision.degraded:
+            return
+        try:
+            self._engine.store.run(call)
+        except StoreUnavailable as error:
+            _log.warning("%s: settle failed (%s); the entry stays", self.action, error.reason)
+        else:
+            self.settled = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Do nothing: what has not succeeded by now stays a counted failure."""

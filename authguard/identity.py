@@ -1,0 +1,122 @@
+"""
+Who is asking: accounts and addresses, normalised, then turned into pseudonyms.
+
+Every limit is only as good as its key, so one function normalises wherever a name is checked,
+recorded, unlocked or shown, and nothing raw goes any further: a pseudonym is an HMAC-SHA-256
+under the guard's secret.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import unicodedata
+from typing import Final
+
+from authguard.errors import ConfigurationError, InvalidInput
+
+__all__ = ["Pseudonyms", "address_parts", "normalise_account"]
+
+#: Longest account name in characters: the longest e-mail address (RFC 5321: a path of 256 octets
+#: with its angle brackets).
+LONGEST_ACCOUNT: Final = 254
+
+#: Shortest secret in bytes: the digest size, below which RFC 2104 advises against.
+SHORTEST_SECRET: Final = 32
+
+#: Control, format (invisible and bidirectional), surrogate, line and paragraph separators.
+_REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def normalise_account(name: object) -> str:
+    """
+    Give the one spelling under which an account name is counted.
+
+    NFKC, casefold, NFKC again (casefolding can undo it), blanks at both ends trimmed.
+
+    Args:
+        name: What the request claims, at most 254 characters: before normalising, since NFKC
+            takes quadratic time on combining marks, and after, since it can grow 18-fold.
+
+    Raises:
+        InvalidInput: For anything that is no text, empty, too long, or holds control, invisible
+            or bidirectional characters. Such names share no key with each other.
+    """
+    if not isinstance(name, str):
+        raise InvalidInput("account", "must be text")
+    if len(name) > LONGEST_ACCOUNT:
+        raise InvalidInput("account", f"must be at most {LONGEST_ACCOUNT} characters")
+    if name.isascii():
+        text = name.lower().strip()
+    else:
+        text = unicodedata.normalize("NFKC", name).casefold()
+        text = unicodedata.normalize("NFKC", text).strip()
+    if not text:
+        raise InvalidInput("account", "must not be empty")
+    if len(text) > LONGEST_ACCOUNT:
+        raise InvalidInput("account", f"must be at most {LONGEST_ACCOUNT} characters")
+    if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in text):
+        raise InvalidInput("account", "must not hold control or invisible characters")
+    return text
+
+
+def address_parts(address: object) -> tuple[str, str]:
+    """
+    Give the client and the network that an address counts as.
+
+    A client is an IPv4 address or an IPv6 /64, which one host owns whole; a network is an
+    IPv4 /24 or an IPv6 /48. An IPv4-mapped IPv6 address counts as the IPv4 address it holds.
+
+    Raises:
+        InvalidInput: If it is no IP address.
+    """
+    if not isinstance(address, str | Address):
+        raise InvalidInput("client", "must be an IPv4 or IPv6 address")
+    try:
+        ip = ipaddress.ip_address(str(address).partition("%")[0])
+    except ValueError:
+        raise InvalidInput("client", "must be an IPv4 or IPv6 address") from None
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip), _prefix(ip, 24)
+    return _prefix(ip, 64), _prefix(ip, 48)
+
+
+def _prefix(ip: Address, length: int) -> str:
+    host_bits = ip.max_prefixlen - length
+    return f"{type(ip)(int(ip) >> host_bits << host_bits)}/{length}"
+
+
+class Pseudonyms:
+    """
+    Turns what a limit counts by into 32 bytes that only the secret's owner can make.
+
+    Args:
+        secret: At least 32 bytes (text counts as UTF-8), random, the same for all workers.
+
+    Raises:
+        ConfigurationError: AG011, if it is missing, too short, or one character over and over.
+    """
+
+    def __init__(self, secret: str | bytes) -> None:
+        key = secret.encode() if isinstance(secret, str) else secret
+        if not isinstance(key, bytes) or len(key) < SHORTEST_SECRET or len(set(key)) == 1:
+            raise ConfigurationError(
+                "AG011",
+                "secret",
+                f"missing, shorter than {SHORTEST_SECRET} bytes, or no secret at all",
+                "make one with: python -c 'import secrets; print(secrets.token_hex(32))'",
+            )
+        self._key = key
+
+    def __repr__(self) -> str:
+        return "Pseudonyms(secret=…)"
+
+    def of(self, part: str, value: str) -> bytes:
+        """Give the pseudonym of a value; fields are length-prefixed, so that no two pairs meet."""
+        kind, text = part.encode(), value.encode()
+        message = b"%d:%s%d:%s" % (len(kind), kind, len(text), text)
+        return hmac.digest(self._key, message, "sha256")

@@ -1,0 +1,1 @@
+"""Where the logs live: Valkey in production, memory as the tests' oracle."""

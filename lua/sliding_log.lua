@@ -1,0 +1,221 @@
+-- sliding_log: at most `limit` admitted attempts in any window, to the millisecond.
+--
+-- spec    {"sliding_log", limit, window (ms), flags, lockouts ({} or ms each)}
+--         flags: 1 = a refused attempt is counted too, 2 = a success forgives its client's failures
+-- keys    the log; with lockouts also its lock (lock.lua)
+-- value   one string of entries, oldest first, 10 bytes each, big-endian:
+--           5  time in ms, modulo 2^40 (34 years; read as the nearest, so 17 years either way)
+--           3  tag of the client        the two make the attempt's id; an attempt of
+--           2  nonce of the attempt     cost c is c equal entries
+-- life    the key lives exactly as long as its newest entry can matter
+-- cost    O(log entries) to ask, O(entries) bytes copied to charge; at most `limit` entries are kept
+--
+-- An entry made at t counts while now < t + window. Times never fall along the log: entries later
+-- than now can only come from a clock that stepped back, and are drawn in to now, so that they
+-- refuse for at most one window more.
+-- Everything is read and checked before anything is written, so an error leaves no half state.
+
+local ENTRY, ID_AT, TAG_END = 10, 6, 8
+local MODULUS, HALF = 2 ^ 40, 2 ^ 39
+local COUNT_REFUSED, FORGIVE = 1, 2
+local NOBODY = string.rep("\0", 5)
+
+local sliding_log = {}
+
+local function has(flags, flag)
+  return flags % (2 * flag) >= flag
+end
+
+-- Milliseconds since the entry at `index` (from 0) was made; negative if it lies ahead.
+local function age(self, index)
+  local since = (self.now - struct.unpack(">I5", self.log, index * ENTRY + 1)) % MODULUS
+  return since < HALF and since or since - MODULUS
+end
+
+local function entry(self, index)
+  return string.sub(self.log, index * ENTRY + 1, (index + 1) * ENTRY)
+end
+
+local function adopt(self, log)
+  self.log, self.first, self.size = log, 0, #log / ENTRY
+end
+
+local function count(self)
+  return self.size - self.first
+end
+
+local function stamp(now)
+  return struct.pack(">I5", now % MODULUS)
+end
+
+local function draw_in(self)
+  local entries = {}
+  for index = 0, self.size - 1 do
+    local it = entry(self, index)
+    entries[index + 1] = age(self, index) < 0 and stamp(self.now) .. string.sub(it, ID_AT) or it
+  end
+  adopt(self, table.concat(entries))
+  self.repaired = true
+end
+
+-- Find the first entry that still counts: younger than the window, and not before the last
+-- lock's end (a lock that time, recovery or an operator ended leaves an empty log).
+local function drop_old(self)
+  local span = self.window
+  if self.lock and not lock.active(self.lock) then
+    span = math.min(span, self.now - self.lock.ends + 1)
+  end
+  local low, high = 0, self.size
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if age(self, middle) < span then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  self.first = low
+end
+
+-- Read log and lock; writes nothing.
+function sliding_log.open(at, spec, now, slack)
+  local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
+  self.limit, self.window = spec[2], spec[3]
+  self.counts_refused, self.forgives = has(spec[4], COUNT_REFUSED), has(spec[4], FORGIVE)
+  adopt(self, redis.call("GET", self.key) or "")
+  if #self.log % ENTRY ~= 0 then
+    error("authguard: malformed log")
+  end
+  if #spec[5] > 0 then
+    self.keys = 2
+    self.lock = lock.open(KEYS[at + 1], spec[5], self.window, now, slack)
+  end
+  if self.size > 0 and age(self, self.size - 1) < 0 then
+    local newest = now - age(self, self.size - 1)
+    draw_in(self)
+    if self.lock and newest >= self.lock.stored_ends then
+      lock.has_ended(self.lock)
+    end
+  end
+  drop_old(self)
+  return self
+end
+
+local function locked(self)
+  return self.lock ~= nil and lock.active(self.lock)
+end
+
+function sliding_log.refuses(self, cost)
+  return locked(self) or count(self) + cost > self.limit
+end
+
+-- Keep the log until its newest entry leaves the window, or an active lock's end empties it.
+local function save(self)
+  if self.lock then
+    lock.mend(self.lock)
+  end
+  if self.size == 0 then
+    redis.call("DEL", self.key)
+    return
+  end
+  local life = self.window - age(self, self.size - 1)
+  if locked(self) then
+    life = math.min(life, self.lock.ends - self.now)
+  end
+  redis.call("SET", self.key, self.log, "PX", math.max(1, life) + self.slack)
+end
+
+local function append(self, cost, id)
+  local log = string.sub(self.log, self.first * ENTRY + 1)
+  log = log .. string.rep(stamp(self.now) .. id, cost)
+  adopt(self, string.sub(log, -self.limit * ENTRY))
+end
+
+-- An admitted attempt takes its place; the one that fills the log sets the lock.
+function sliding_log.charge(self, cost, id)
+  append(self, cost, id)
+  local fills = self.lock ~= nil and count(self) >= self.limit
+  if fills then
+    lock.set(self.lock, id)
+    self.lock_set = true
+  end
+  save(self)
+end
+
+-- A refused attempt leaves no trace, unless the limit counts those too. What a stepped-back clock
+-- made is mended here also, and a key that somebody robbed of its expiry gets one again.
+-- A counted refusal is nobody's: were it forgiven, the admitted entries that it pushed out of the
+-- full log would be missing, and more than `limit` could be admitted.
+function sliding_log.refused(self, cost)
+  if self.counts_refused and cost <= self.limit then
+    append(self, cost, NOBODY)
+    save(self)
+  elseif self.repaired or (self.size > 0 and redis.call("PTTL", self.key) == -1) then
+    save(self)
+  end
+  if self.lock then
+    lock.mend(self.lock)
+  end
+end
+
+-- -> state (0 admits, 1 full, 2 locked, 3 admitted and set the lock), remaining,
+--    wait (ms until this cost is admitted, 0 if it is now, -1 never), reset (ms until all is free)
+function sliding_log.verdict(self, refuses, cost)
+  local used = count(self)
+  if locked(self) then
+    local wait = self.lock.ends - self.now
+    return refuses and 2 or (self.lock_set and 3 or 0), 0, refuses and wait or 0, wait
+  end
+  local reset = used > 0 and self.window - age(self, self.size - 1) or 0
+  local remaining = math.max(0, self.limit - used)
+  if not refuses then
+    return 0, remaining, 0, reset
+  end
+  if cost > self.limit then
+    return 1, remaining, -1, reset
+  end
+  local leaving = self.first + math.max(1, used + cost - self.limit) - 1
+  return 1, remaining, self.window - age(self, leaving), reset
+end
+
+-- A success takes back its own entries and, where the limit forgives, the earlier ones of its
+-- client; it lifts the lock that it set itself. Done a second time it changes nothing.
+-- -> entries freed, locks lifted
+function sliding_log.settle(self, set_at, id, cost)
+  -- If the clock has stepped back since, the entry was drawn in to now (or, by an attempt in
+  -- between, to a time that nobody knows: then it stays, and counts for at most one window).
+  local made, own, found, oldest = stamp(math.min(set_at, self.now)) .. id, {}, 0, nil
+  for index = self.size - 1, self.first, -1 do
+    if found < cost and entry(self, index) == made then
+      own[index], found, oldest = true, found + 1, index
+    end
+  end
+  local tag, kept = string.sub(id, 1, TAG_END - ID_AT + 1), {}
+  for index = self.first, self.size - 1 do
+    local it = entry(self, index)
+    local forgiven = self.forgives and oldest ~= nil and index < oldest
+      and string.sub(it, ID_AT, TAG_END) == tag
+    if not own[index] and not forgiven then
+      kept[#kept + 1] = it
+    end
+  end
+  local freed = count(self) - #kept
+  local lifted = self.lock ~= nil and lock.lift(self.lock, set_at, id)
+  if freed > 0 or lifted then
+    adopt(self, table.concat(kept))
+    save(self)
+  end
+  return freed, lifted and 1 or 0
+end
+
+-- -> entries freed, locks ended
+function sliding_log.clear(self)
+  local freed, ended = count(self), self.lock ~= nil and lock.finish(self.lock)
+  if self.lock then
+    lock.mend(self.lock)
+  end
+  redis.call("DEL", self.key)
+  return freed, ended and 1 or 0
+end
+
+return sliding_log
