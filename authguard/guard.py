@@ -234,7 +234,7 @@ class Guard:
         of = self._engine.pseudonyms.of
         pseudonyms = {"global": of("global", "")} if "global" in policy.parts else {}
         needed = frozenset() if partial else policy.parts
-        if isinstance(account, str) or (account is None and "account" in needed):
+        if account is not NO_ACCOUNT and (account is not None or "account" in needed):
             pseudonyms["account"] = of("account", normalise_account(account))
         if client is not None or "client" in needed or "network" in needed:
             host, network = address_parts(client)

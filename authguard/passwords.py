@@ -26,7 +26,7 @@ from argon2.low_level import error_to_str
 from authguard._slots import Slots, is_whole
 from authguard.errors import ConfigurationError, HashingUnavailable, InvalidInput
 
-__all__ = ["MAX_PASSWORD_BYTES", "Passwords"]
+__all__ = ["MAX_PASSWORD_BYTES", "Passwords", "password_bytes"]
 
 #: Longest password taken, in bytes of UTF-8 after NFC. NIST SP 800-63B-4, 3.1.1.2 asks for at
 #: least 64 characters and that all of them are checked; the cap bounds the work of normalising.
@@ -135,7 +135,7 @@ class Passwords:
             InvalidInput: No text, empty, or too long; no hash was computed.
             HashingUnavailable: No slot came free in time, or the machine couldn't hash.
         """
-        secret = _secret(password)
+        secret = password_bytes(password)
         if not secret:
             raise InvalidInput("password", "is empty")
         with self._slots:
@@ -162,7 +162,7 @@ class Passwords:
             HashingUnavailable: No slot came free in time, or the machine couldn't hash. Says
                 nothing about the password: release the attempt, answer 503.
         """
-        secret = _secret(password)
+        secret = password_bytes(password)
         with self._slots:
             right = None if stored is None else self._compare(stored, secret)
             if right is None:
@@ -200,8 +200,16 @@ class Passwords:
             raise HashingUnavailable("argon2 failed") from error
 
 
-def _secret(password: str) -> bytes:
-    """Return the bytes to hash: UTF-8 of the NFC form (NIST SP 800-63B-4, 3.1.1.2)."""
+def password_bytes(password: object) -> bytes:
+    """
+    Return the bytes to hash: UTF-8 of the NFC form (NIST SP 800-63B-4, 3.1.1.2).
+
+    Read a password with it before an attempt is reserved, so that one that can't be used costs
+    no account a try.
+
+    Raises:
+        InvalidInput: No text, over 1,024 bytes, or not valid Unicode.
+    """
     if not isinstance(password, str):
         raise InvalidInput("password", "must be text")
     # Before normalising, whose work grows with the square of a run of combining marks.

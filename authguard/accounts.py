@@ -1,0 +1,79 @@
+"""What authguard needs to know of an app's accounts: two protocols, no base class."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["Account", "Accounts"]
+
+
+class Account(Protocol):
+    """
+    One account, as the app keeps it; only read, never written.
+
+    A plain object, a frozen dataclass or a row of an ORM will do.
+    """
+
+    @property
+    def key(self) -> str:
+        """
+        The one key that every name of the account resolves to, and that never changes.
+
+        Limits count by it, and the session holds it. Take something random that nobody can type,
+        such as a UUID: a typed text that names no account counts under itself, so whoever can
+        type a key can use up its tries. Letter case and blanks at the ends make no difference.
+        """
+        ...
+
+    @property
+    def username(self) -> str:
+        """The name shown to its owner."""
+        ...
+
+    @property
+    def password_hash(self) -> str | None:
+        """The encoded argon2 hash; None if the account has no password."""
+        ...
+
+    @property
+    def active(self) -> bool:
+        """Whether the account may sign in, and stay signed in."""
+        ...
+
+    @property
+    def second_factor(self) -> bool:
+        """Whether the password alone must not sign in."""
+        ...
+
+
+class Accounts(Protocol):
+    """Where accounts are looked up: a thin layer on the app's own tables."""
+
+    def find(self, identifier: str) -> Account | None:
+        """
+        Return the account that the text names, or None.
+
+        Args:
+            identifier: What somebody typed: a username, an e-mail address or a phone number, of
+                any length and case. Look it up as the sign-up wrote it.
+        """
+        ...
+
+    def get(self, key: str) -> Account | None:
+        """
+        Return the account with this key, or None.
+
+        Args:
+            key: What ``Account.key`` gave.
+        """
+        ...
+
+    def set_password_hash(self, key: str, password_hash: str) -> None:
+        """
+        Store a new hash of the same password, made with the current parameters.
+
+        Args:
+            key: The account's key.
+            password_hash: The encoded hash.
+        """
+        ...

@@ -1,0 +1,150 @@
+"""Attempts as a request sees them: one for each action and account, whoever asks for it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from flask import request
+from werkzeug.local import LocalProxy
+
+from authguard.errors import Denied, StoreUnavailable
+from authguard.flask import signals
+from authguard.flask.client_address import client_address
+from authguard.flask.ledger import ledger
+from authguard.flask.state import current_app_object, current_state
+from authguard.guard import NO_ACCOUNT
+
+if TYPE_CHECKING:
+    from authguard.decision import Decision
+    from authguard.guard import Attempt
+
+__all__ = ["RequestAttempt", "current_attempt", "report_locks", "reserve"]
+
+_log = logging.getLogger("authguard")
+
+
+class RequestAttempt:
+    """
+    A reservation made for this request: a counted failure until :meth:`succeed`.
+
+    Attributes:
+        decision: What the limits said when they admitted it.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.decision: Decision = attempt.decision
+        self._attempt = attempt
+        self._over = False
+
+    @property
+    def action(self) -> str:
+        """The action it belongs to."""
+        return self._attempt.action
+
+    def succeed(self) -> None:
+        """Say that the credential was proved; a second call changes nothing."""
+        if self._over:
+            return
+        self._over = True
+        self._attempt.succeed()
+        if not self._attempt.settled and not self.decision.degraded:
+            signals.send(signals.settle_failed, current_app_object(), action=self.action)
+
+    def release(self) -> None:
+        """Say that the credential was never looked at; never call it after it was."""
+        if self._over:
+            return
+        self._over = True
+        self._attempt.release()
+
+    def report_lock(self) -> None:
+        """Tell of each lock that this attempt set and did not lift again."""
+        if self._attempt.settled:
+            return
+        for verdict in self.decision.verdicts:
+            if verdict.lock_set:
+                signals.send(
+                    signals.account_locked,
+                    current_app_object(),
+                    action=self.action,
+                    limit=verdict.name,
+                    ends_at_ms=self.decision.now_ms + verdict.reset_after_ms,
+                )
+
+
+def reserve(action: str, account: str) -> RequestAttempt:
+    """
+    Reserve an attempt, unless this request has reserved the same one already.
+
+    Args:
+        action: The policy's name.
+        account: The account's key.
+
+    Raises:
+        Denied: A limit refuses; nothing was charged.
+        StoreUnavailable: The store gave no verdict.
+        InvalidInput: The account or the client's address can't be used.
+    """
+    attempts = ledger().attempts
+    if (action, account) not in attempts:
+        attempts[action, account] = _reserve(action, account)
+    return attempts[action, account]
+
+
+def charge_client(action: str) -> None:
+    """
+    Count a request that names no usable account: a failure of its client, and of nobody else.
+
+    Args:
+        action: The policy's name.
+
+    Raises:
+        Denied: A limit refuses; nothing was charged.
+        StoreUnavailable: The store gave no verdict.
+        InvalidInput: The client's address can't be used.
+    """
+    ledger().attempts[action, None] = _reserve(action, NO_ACCOUNT)
+
+
+def _reserve(action: str, account: Any) -> RequestAttempt:
+    state = current_state()
+    client = client_address(
+        request.remote_addr,
+        request.headers.get("X-Forwarded-For"),
+        state.settings.trusted_proxies,
+    )
+    try:
+        return RequestAttempt(state.guard.attempt(action, account=account, client=client))
+    except Denied as error:
+        signals.send(
+            signals.attempt_refused, current_app_object(), action=action, decision=error.decision
+        )
+        raise
+    except StoreUnavailable as error:
+        _log.error("%s: refused, since the store gave no verdict: %s", action, error.reason)
+        signals.send(
+            signals.store_unavailable, current_app_object(), action=action, reason=error.reason
+        )
+        raise
+
+
+def report_locks(_error: BaseException | None) -> None:
+    """Tell of the locks that this request's failures set; runs when the request is over."""
+    for attempt in ledger().attempts.values():
+        attempt.report_lock()
+
+
+def _current_attempt() -> RequestAttempt:
+    attempts = list(ledger().attempts.values())
+    if not attempts:
+        raise RuntimeError(
+            "this request has reserved no attempt; decorate its view with protect(), and read"
+            " credentials only from requests that are not free (see protect)"
+        )
+    return attempts[-1]
+
+
+#: The attempt of the running request: in a protected view, call ``current_attempt.succeed()``
+#: once the credential is proved. With several, the one reserved last.
+current_attempt = cast("RequestAttempt", LocalProxy(_current_attempt))

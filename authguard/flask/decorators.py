@@ -1,0 +1,78 @@
+"""``protect``: an attempt is reserved before a view of the app's own runs."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from flask import current_app, request
+
+from authguard.errors import InvalidInput
+from authguard.flask.attempts import charge_client, reserve
+from authguard.flask.fields import read_text
+from authguard.flask.origin import SAFE_METHODS
+from authguard.flask.refusals import as_http_errors
+from authguard.flask.state import current_state
+from authguard.identity import normalise_account
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["guarded"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def guarded(
+    view: Callable[P, R], action: str, account: str | Callable[[], str | None]
+) -> Callable[P, R]:
+    """Wrap a view; see :meth:`authguard.flask.AuthGuard.protect`."""
+
+    @wraps(view)
+    def reserve_first(*args: P.args, **kwargs: P.kwargs) -> R:
+        with as_http_errors():
+            _reserve(action, account)
+            # An async view is awaited here, inside the attempt.
+            result: Any = current_app.ensure_sync(view)(*args, **kwargs)
+        return result  # type: ignore[no-any-return]
+
+    return reserve_first
+
+
+def _reserve(action: str, account: str | Callable[[], str | None]) -> None:
+    try:
+        key = account() if callable(account) else _look_up(account)
+        if key is not None or not _merely_shows_the_form():
+            reserve(action, _required(key))
+    except InvalidInput:
+        charge_client(action)
+        raise
+
+
+def _look_up(field: str) -> str | None:
+    """Turn what was typed into the account's key, where the blueprint told us how."""
+    if _carries_nothing() and field not in request.args:
+        return None
+    typed = read_text(request, field)
+    normalise_account(typed)  # refused here, before it reaches the app's database
+    accounts = current_state().accounts
+    known = None if accounts is None else accounts.find(typed)
+    return typed if known is None else known.key
+
+
+def _required(key: object) -> str:
+    if not isinstance(key, str):
+        raise InvalidInput("account", "is missing")
+    return key
+
+
+def _merely_shows_the_form() -> bool:
+    methods = (request.url_rule and request.url_rule.methods) or set()
+    return _carries_nothing() and bool(methods - SAFE_METHODS)
+
+
+def _carries_nothing() -> bool:
+    # A GET can have a body, and a view can read it: such a request is an attempt.
+    has_body = bool(request.content_length) or "Transfer-Encoding" in request.headers
+    return request.method in SAFE_METHODS and not has_body

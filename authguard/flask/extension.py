@@ -1,0 +1,161 @@
+"""The extension: one object for any number of apps; each app keeps its own state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from flask import current_app
+
+from authguard.errors import ConfigurationError
+from authguard.flask.attempts import report_locks
+from authguard.flask.blueprint import build
+from authguard.flask.decorators import guarded
+from authguard.flask.refusals import seal
+from authguard.flask.settings import Settings
+from authguard.flask.state import State, current_state, state_of
+from authguard.guard import Guard
+from authguard.passwords import Passwords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flask import Blueprint, Flask
+
+    from authguard.accounts import Accounts
+
+__all__ = ["AuthGuard"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AuthGuard:
+    """
+    Puts a Flask app's credential checks behind limits that no request can outrun.
+
+    Args:
+        app: An app to initialise at once; or call :meth:`init_app` later.
+        clock: Gives milliseconds since the epoch, for tests; the store's own clock without one.
+
+    Raises:
+        ConfigurationError: As :meth:`init_app`.
+    """
+
+    def __init__(self, app: Flask | None = None, *, clock: Callable[[], int] | None = None) -> None:
+        self._clock = clock
+        self._actions: set[str] = set()  # that views are protected by
+        self._guards: list[Guard] = []  # of the apps so far
+        self._bare_views: list[Callable[..., Any]] = []  # as they were before protect()
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """
+        Read the app's settings once and put its guard into place; a second call is harmless.
+
+        The session cookie gets ``SameSite=Lax`` unless the app has set something else.
+
+        Args:
+            app: The app; its ``config`` must hold ``AUTHGUARD_STORE_URL`` and
+                ``AUTHGUARD_SECRET``.
+
+        Raises:
+            ConfigurationError: A setting, the policy file, or the action of a protected view is
+                wrong; the message names it and the mend.
+        """
+        state = state_of(app)
+        if state is None:
+            settings = Settings.read(app.config)
+            guard = Guard(
+                settings.store_url,
+                secret=settings.secret,
+                policies=settings.policy,
+                clock=self._clock,
+                deadline_ms=settings.deadline_ms,
+            )
+            state = State(settings, guard, Passwords(slots=settings.hash_slots))
+            state.install(app)
+            if app.config["SESSION_COOKIE_SAMESITE"] is None:
+                app.config["SESSION_COOKIE_SAMESITE"] = "Lax"
+            app.before_request(self._look_over_once)
+            app.after_request(seal)
+            app.teardown_request(report_locks)
+        for action in sorted(self._actions):
+            state.guard.policy(action)
+        self._guards.append(state.guard)
+
+    def protect(
+        self, action: str, *, account: str | Callable[[], str | None]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """
+        Reserve an attempt before the view runs; without one that is admitted it doesn't run.
+
+        The view checks the credential and calls ``current_attempt.succeed()`` if it is right. All
+        else (a wrong password, an early return, an exception) stays a counted failure. Write it
+        below the route: what is registered must be the protected view. Follows the view, not the
+        path: every URL that leads to it is under the same limits.
+
+        Requests of every method are reserved for, with one exception: a GET, HEAD or OPTIONS that
+        names no account and has no body is free if the view takes other methods too, so that
+        showing its form costs nothing. The view must not look at credentials in such a request.
+
+        A refusal is raised as an HTTP exception, 429 :class:`Refused` or 503 :class:`NoVerdict`,
+        so an app's own error handlers may answer it; ``Retry-After`` is kept whatever they return.
+        A request that names no account is answered 400 and charged to its client.
+
+        Args:
+            action: The policy's name, such as ``login``.
+            account: The field of the form, the JSON body or the query that holds what the person
+                typed; with the blueprint registered, ``accounts.find`` turns it into the
+                account's key. Bodies over 16 KiB are refused. Or a function that returns the
+                account's key, where the name can come in several fields or in the session.
+
+        Raises:
+            ConfigurationError: AG009, there is no such action: at once if ``init_app`` was called,
+                else then.
+        """
+        self._actions.add(action)
+        for guard in self._guards:
+            guard.policy(action)
+
+        def decorate(view: Callable[P, R]) -> Callable[P, R]:
+            self._bare_views.append(view)
+            return guarded(view, action, account)
+
+        return decorate
+
+    def blueprint(self, *, accounts: Accounts) -> Blueprint:
+        """
+        Return ready-made ``/login``, ``/logout`` and ``/me``, in JSON and as pages.
+
+        Register it after ``init_app``, below a prefix of your choice.
+
+        Args:
+            accounts: Where accounts are looked up.
+        """
+        return build(accounts)
+
+    @property
+    def guard(self) -> Guard:
+        """The current app's guard."""
+        return current_state().guard
+
+    @property
+    def passwords(self) -> Passwords:
+        """The current app's password hasher; use this one, since its slots bound the process."""
+        return current_state().passwords
+
+    def _look_over_once(self) -> None:
+        # Routes can be added until the first request, so this is the first moment to see them all.
+        state = current_state()
+        if state.checked:
+            return
+        for endpoint, view in current_app.view_functions.items():
+            if view in self._bare_views:
+                raise ConfigurationError(
+                    "AG022",
+                    f"endpoint {endpoint!r}",
+                    "is registered without its protection",
+                    "write @guard.protect(…) below @app.route(…), nearest to the function",
+                )
+        state.checked = True

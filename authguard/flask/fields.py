@@ -1,0 +1,155 @@
+"""
+The one reader of credentials: form or JSON, one text for each field, or a clear refusal.
+
+Whatever two readers could understand differently (a field given twice, duplicate keys, a value
+in the body and another in the query) is refused, so that the limit counts the name that the
+password check uses.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from authguard.errors import InvalidInput
+from authguard.passwords import password_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flask import Request
+
+__all__ = [
+    "BODY_BYTES",
+    "TooLarge",
+    "WrongMediaType",
+    "read_credentials",
+    "read_text",
+    "typed_text",
+]
+
+#: Longest body read. A name, a password and their field names fit many times over.
+BODY_BYTES: Final = 16 * 1024
+
+_FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+
+
+class TooLarge(InvalidInput):
+    """The body is longer than is ever read here: HTTP 413."""
+
+
+class WrongMediaType(InvalidInput):
+    """The body is neither a form nor JSON: HTTP 415."""
+
+
+def read_credentials(request: Request) -> tuple[str, str]:
+    """
+    Return the fields ``identifier`` and ``password`` of the body.
+
+    Raises:
+        InvalidInput: Either is missing, empty, no text, given twice or contradicted by the
+            query, or the password is over its cap; no hash was computed.
+    """
+    values = _body(request)
+    identifier = _one(request, values, "identifier", from_query=False)
+    password = _one(request, values, "password", from_query=False)
+    password_bytes(password)  # refused here, before anything is reserved
+    return identifier, password
+
+
+def read_text(request: Request, name: str) -> str:
+    """
+    Return one field of the body, or of the query if the body has none.
+
+    Raises:
+        InvalidInput: As :func:`read_credentials`.
+    """
+    return _one(request, _body(request), name, from_query=True)
+
+
+def typed_text(request: Request, name: str) -> str:
+    """
+    Return what was typed into a field of a form, to be shown again; empty if it can't be read.
+
+    Args:
+        request: The request.
+        name: The field.
+    """
+    try:
+        return request.form.get(name, "")
+    except (HTTPException, OSError):  # refused already, for just this
+        return ""
+
+
+def _one(request: Request, body: Callable[[str], list[Any]], name: str, *, from_query: bool) -> str:
+    in_body = body(name)
+    in_query: list[Any] = request.args.getlist(name)
+    if len(in_body) > 1 or len(in_query) > 1:
+        raise InvalidInput(name, "is given more than once")
+    if in_body and in_query and in_body != in_query:
+        raise InvalidInput(name, "differs between body and query")
+    value = next(iter(in_body or (in_query if from_query else [])), "")
+    if not isinstance(value, str):
+        raise InvalidInput(name, "must be text")
+    if not value:
+        raise InvalidInput(name, "is missing")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidInput(name, "is not valid Unicode text")
+    return value
+
+
+def _body(request: Request) -> Callable[[str], list[Any]]:
+    """Read the body, and return what gives all values of a field."""
+    try:
+        raw = _raw(request)
+        if request.is_json:
+            parsed = _json_object(raw)
+            return lambda name: [parsed[name]] if name in parsed else []
+        if request.mimetype in _FORMS:
+            return request.form.getlist
+    except RequestEntityTooLarge:
+        raise TooLarge("body", f"is longer than {BODY_BYTES} bytes") from None
+    except (HTTPException, OSError):  # the client went away, or sent broken chunks
+        raise InvalidInput("body", "can't be read to its end") from None
+    if request.mimetype or raw:
+        raise WrongMediaType("body", "must be a form or JSON")
+    return lambda _name: []
+
+
+def _raw(request: Request) -> bytes:
+    """Read the whole body into the request's own cache, whence its form is parsed later."""
+    allowed = request.max_content_length
+    longest = BODY_BYTES if allowed is None else min(allowed, BODY_BYTES)
+    # One byte more than is allowed, since werkzeug cuts a chunked body off there silently.
+    request.max_content_length = longest + 1
+    raw = request.get_data()
+    if len(raw) > longest:
+        raise RequestEntityTooLarge
+    return raw
+
+
+def _json_object(raw: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(
+            raw.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_constant
+        )
+    except InvalidInput:
+        raise
+    except (ValueError, RecursionError):  # its text holds what was sent
+        raise InvalidInput("body", "is not valid JSON") from None
+    if not isinstance(parsed, dict):
+        raise InvalidInput("body", "must be a JSON object")
+    return parsed
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise InvalidInput("body", "has the same key twice")
+    return found
+
+
+def _no_constant(_name: str) -> NoReturn:
+    raise InvalidInput("body", "is not valid JSON")  # NaN and Infinity are JavaScript's

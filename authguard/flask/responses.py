@@ -1,0 +1,82 @@
+"""Answers as Flask responses: problem+json or a page, with the same status and fields."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from flask import Response, request
+from markupsafe import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from authguard.http import Answer
+
+__all__ = ["html", "plain_page", "respond", "wants_json"]
+
+_JSON: Final = frozenset({"application/json", "application/problem+json"})
+
+#: What every page is sent with. ``same-origin``, not ``no-referrer``: under the latter browsers
+#: send ``Origin: null`` with our own forms, which is what a cross-site form looks like.
+_PAGE_FIELDS: Final = (
+    (
+        "Content-Security-Policy",
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+    ("Referrer-Policy", "same-origin"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+_PLAIN: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<h1>{title}</h1>
+<p>{detail}</p>
+{wait}"""
+
+
+def wants_json() -> bool:
+    """Tell whether the request is JSON, or asks for it before a page."""
+    best = request.accept_mimetypes.best_match(["text/html", *sorted(_JSON)])
+    return request.is_json or best in _JSON
+
+
+def respond(answer: Answer, page: Callable[[Answer], str]) -> Response:
+    """
+    Make the answer a response of the kind that the request wants.
+
+    Args:
+        answer: Status, fields and problem document.
+        page: Renders it where a page is wanted.
+    """
+    if wants_json():
+        return Response(json.dumps(answer.body), answer.status, answer.headers)
+    fields = [field for field in answer.headers if field[0] != "Content-Type"]
+    response = html(page(answer), answer.status)
+    response.headers.extend(fields)
+    return response
+
+
+def html(page: str, status: int = 200) -> Response:
+    """
+    Make a page a response, with the fields that protect it.
+
+    Args:
+        page: The whole document.
+        status: The status code.
+    """
+    return Response(page, status, _PAGE_FIELDS, mimetype="text/html")
+
+
+def plain_page(answer: Answer) -> str:
+    """Render without a template, for views outside the blueprint."""
+    wait = answer.retry_after
+    return _PLAIN.format(
+        title=escape(answer.body["title"]),
+        detail=escape(answer.body.get("detail", "Try again later.")),
+        wait="" if wait is None else f"<p>You can try again in {wait} seconds.</p>\n",
+    )

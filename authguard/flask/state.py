@@ -1,0 +1,71 @@
+"""What the extension keeps for one app, in ``app.extensions``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from flask import current_app
+
+from authguard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from authguard.accounts import Accounts
+    from authguard.flask.settings import Settings
+    from authguard.guard import Guard
+    from authguard.passwords import Passwords
+
+__all__ = ["State", "current_app_object", "current_state", "state_of"]
+
+_KEY: Final = "authguard"
+
+
+@dataclass(slots=True)
+class State:
+    """
+    One app's guard and what goes with it.
+
+    Attributes:
+        settings: As read at the start.
+        guard: Decides.
+        passwords: Hashes; one object, since its slots bound the whole process.
+        accounts: Where names are looked up; None without the blueprint.
+        checked: The app's views have been looked over.
+    """
+
+    settings: Settings
+    guard: Guard
+    passwords: Passwords
+    accounts: Accounts | None = None
+    checked: bool = False
+
+    def install(self, app: Flask) -> None:
+        """Keep it in the app."""
+        app.extensions[_KEY] = self
+
+
+def state_of(app: Flask) -> State | None:
+    """Return the app's state, if ``init_app`` was called."""
+    return cast("State | None", app.extensions.get(_KEY))
+
+
+def current_app_object() -> Flask:
+    """Return the app that handles the request: itself, as signals want it."""
+    return cast("Any", current_app)._get_current_object()  # type: ignore[no-any-return]  # noqa: SLF001 - as Flask documents
+
+
+def current_state() -> State:
+    """
+    Return the state of the app that handles the request.
+
+    Raises:
+        ConfigurationError: AG019, if ``init_app`` was not called.
+    """
+    state = state_of(current_app)
+    if state is None:
+        raise ConfigurationError(
+            "AG019", "AuthGuard", "this app has not been initialised", "call init_app(app) first"
+        )
+    return state

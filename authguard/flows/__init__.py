@@ -1,0 +1,1 @@
+"""One story a file: what happens between a request and its answer, with everything passed in."""

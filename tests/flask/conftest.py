@@ -1,0 +1,231 @@
+"""A Flask app with three accounts, a spy on its password checks, and a clock if wanted."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flask import Flask
+
+from authguard import Passwords
+from authguard.flask import AuthGuard
+from authguard.flask.state import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import valkey
+    from flask.testing import FlaskClient
+    from werkzeug.test import TestResponse
+
+SECRET = "of the flask tests: 0123456789abcdef"
+HOME = "203.0.113.9"
+
+#: Set-up S of the cases from public bug reports.
+POLICY = {
+    "login": {
+        "limits": [
+            {"name": "account", "by": ["account"], "sliding_log": "5/300s", "lockout": "900s"},
+            {"name": "client", "by": ["client"], "sliding_log": "20/300s"},
+        ]
+    }
+}
+
+
+@dataclass
+class Person:
+    """An account of the tests."""
+
+    key: str
+    username: str
+    password_hash: str | None
+    active: bool = True
+    second_factor: bool = False
+
+
+class People:
+    """Accounts by any of their names, in memory."""
+
+    def __init__(self, passwords: Passwords) -> None:
+        self._lock = threading.Lock()
+        self.by_key = {
+            "key-1": Person("key-1", "vera", passwords.hash("right vera")),
+            "key-2": Person("key-2", "omar", passwords.hash("right omar")),
+            "key-3": Person("key-3", "dora", passwords.hash("right dora"), active=False),
+            "key-4": Person("key-4", "tess", passwords.hash("right tess"), second_factor=True),
+            "key-5": Person("key-5", "nora", None),
+        }
+        self.asked: list[str] = []
+
+    def find(self, identifier: str) -> Person | None:
+        """Look a name up."""
+        self.asked.append(identifier)
+        wanted = identifier.strip().casefold()
+        for person in self.by_key.values():
+            if wanted in (person.username, f"{person.username}@example.test"):
+                return person
+        return None
+
+    def get(self, key: str) -> Person | None:
+        """Look a key up."""
+        return self.by_key.get(key)
+
+    def set_password_hash(self, key: str, password_hash: str) -> None:
+        """Keep a new hash."""
+        with self._lock:
+            self.by_key[key].password_hash = password_hash
+
+
+class Spy:
+    """Real password hashing at the lowest cost, with every check written down."""
+
+    def __init__(self) -> None:
+        self.real = Passwords.cheapest_for_tests(queue=500, wait_s=60)
+        self.checks: list[bool] = []
+        self.before: Callable[[], None] = lambda: None
+        self.rehash = False
+
+    def hash(self, password: str) -> str:
+        """Hash, really."""
+        return self.real.hash(password)
+
+    def needs_rehash(self, stored: str) -> bool:
+        """Answer as told."""
+        return self.rehash or self.real.needs_rehash(stored)
+
+    def verify(self, stored: str | None, password: str) -> bool:
+        """Verify, really, and write it down."""
+        self.before()
+        right = self.real.verify(stored, password)
+        self.checks.append(right)
+        return right
+
+    @property
+    def wrong(self) -> int:
+        """How many checks found the password wrong."""
+        return self.checks.count(False)
+
+
+class Site:
+    """An app, its extension, and short ways to ask it."""
+
+    home = HOME
+
+    def __init__(self, app: Flask, auth: AuthGuard) -> None:
+        self.app = app
+        self.auth = auth
+        self.state = state_of(app)
+        assert self.state is not None
+        self.spy = Spy()
+        self.state.passwords = self.spy  # type: ignore[assignment]
+        self.people = People(self.spy.real)
+
+    @property
+    def guard(self) -> Any:
+        """The guard of the app."""
+        return self.state.guard
+
+    def browser(self, client: str = HOME) -> FlaskClient:
+        """Give a client that keeps its cookies."""
+        browser = self.app.test_client()
+        browser.environ_base["REMOTE_ADDR"] = client
+        return browser
+
+    def post(self, path: str = "/auth/login", *, client: str = HOME, **how: Any) -> TestResponse:
+        """Send one request of a client without cookies."""
+        return self.browser(client).post(path, **how)
+
+    def login(
+        self, who: str = "vera", password: str = "wrong", *, client: str = HOME, **how: Any
+    ) -> TestResponse:
+        """Try to sign in by JSON."""
+        body = {"identifier": who, "password": password}
+        return self.post(json=body, client=client, **how)
+
+    def statuses(self, times: int, *args: Any, **how: Any) -> list[int]:
+        """Try several times, one after another."""
+        return [self.login(*args, **how).status_code for _ in range(times)]
+
+    def used(self, limit: str = "account", *, key: str = "key-1", client: str = HOME) -> int:
+        """Tell how many places of a limit are taken."""
+        verdicts = self.guard.peek("login", account=key, client=client).verdicts
+        verdict = next(verdict for verdict in verdicts if verdict.name == limit)
+        return int(verdict.limit - verdict.remaining)
+
+
+@pytest.fixture
+def bare_app(valkey_url: str) -> Flask:
+    """Give an app with settings, before the extension has seen it."""
+    app = Flask(__name__)
+    app.config.update(
+        TESTING=True,
+        SECRET_KEY="of the session",
+        AUTHGUARD_STORE_URL=valkey_url,
+        AUTHGUARD_SECRET=SECRET,
+        AUTHGUARD_POLICY=POLICY,
+        AUTHGUARD_DEADLINE_MS=10_000,
+    )
+    return app
+
+
+@pytest.fixture
+def site_factory(bare_app: Flask, client: valkey.Valkey) -> Iterator[Callable[..., Site]]:
+    """
+    Make sites; ``blueprint=False`` leaves the ready-made routes out.
+
+    Afterwards every key that a test left must have an expiry (B108).
+    """
+    made: list[Site] = []
+
+    def make(
+        *,
+        clock: Callable[[], int] | None = None,
+        limits: list[dict[str, Any]] | None = None,
+        blueprint: bool = True,
+        **config: Any,
+    ) -> Site:
+        if limits is not None:
+            config["AUTHGUARD_POLICY"] = {"login": {"limits": limits}}
+        bare_app.config.update(config)
+        site = Site(bare_app, AuthGuard(bare_app, clock=clock))
+        made.append(site)
+        if blueprint:
+            bare_app.register_blueprint(
+                site.auth.blueprint(accounts=site.people), url_prefix="/auth"
+            )
+        return site
+
+    yield make
+    for site in made:
+        site.guard.close()
+    assert [key for key in client.scan_iter() if client.pttl(key) == -1] == []
+
+
+@pytest.fixture
+def site(site_factory: Callable[..., Site], clock: Callable[[], int]) -> Site:
+    """Give a site on set-up S, whose clock a test moves by hand."""
+    return site_factory(clock=clock)
+
+
+@pytest.fixture
+def volley() -> Callable[[int, Callable[[int], int]], list[int]]:
+    """Give a way to call a function from many threads at the same moment."""
+
+    def fire(threads: int, call: Callable[[int], int]) -> list[int]:
+        barrier = threading.Barrier(threads)
+        results: list[int] = [0] * threads
+
+        def run(number: int) -> None:
+            barrier.wait()
+            results[number] = call(number)
+
+        running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        return results
+
+    return fire

@@ -1,0 +1,177 @@
+"""Wrong settings stop the start, and say which setting and what to write instead."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flask import Flask
+
+from authguard.errors import ConfigurationError
+from authguard.flask import AuthGuard
+from authguard.flask.settings import Settings
+from authguard.flask.state import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.flask.conftest import Site
+
+GOOD = {
+    "AUTHGUARD_STORE_URL": "valkey://127.0.0.1:6379/0",
+    "AUTHGUARD_SECRET": "0123456789abcdef0123456789abcdef",
+}
+
+WRONG: list[tuple[str, str, Any]] = [
+    ("AG010", "STORE_URL", None),
+    ("AG010", "STORE_URL", ""),
+    ("AG010", "STORE_URL", 6379),
+    ("AG011", "SECRET", None),
+    ("AG011", "SECRET", ""),
+    ("AG011", "SECRET", "short"),
+    ("AG011", "SECRET", b"31 bytes, one fewer than enough"),
+    ("AG011", "SECRET", 12345678901234567890123456789012),
+    ("AG011", "SECRET", "x" * 64),
+    ("AG011", "SECRET", "please CHANGE-ME before you go to production"),
+    ("AG012", "DEADLINE_MS", 0),
+    ("AG012", "DEADLINE_MS", -5),
+    ("AG012", "DEADLINE_MS", "100"),
+    ("AG012", "DEADLINE_MS", True),
+    ("AG012", "HASH_SLOTS", 0),
+    ("AG012", "HASH_SLOTS", 1.5),
+    ("AG014", "SECRETS", "0123456789abcdef0123456789abcdef"),
+    ("AG014", "DEADLINE", 100),
+    ("AG015", "POLICY", 7),
+    ("AG016", "LOGIN_REDIRECT", ""),
+    ("AG016", "LOGIN_REDIRECT", "//evil.test/"),
+    ("AG016", "LOGIN_REDIRECT", "/\\evil.test/"),
+    ("AG016", "LOGIN_REDIRECT", "https://evil.test/"),
+    ("AG016", "LOGIN_REDIRECT", 5),
+    ("AG017", "TRUSTED_PROXIES", "10.0.0.1/32"),
+    ("AG017", "TRUSTED_PROXIES", ["10.0.0.1/33"]),
+    ("AG017", "TRUSTED_PROXIES", ["10.0.0.1/8"]),
+    ("AG017", "TRUSTED_PROXIES", ["proxy.test"]),
+    ("AG017", "TRUSTED_PROXIES", [1]),
+    ("AG018", "TRUSTED_PROXIES", ["*"]),
+    ("AG018", "TRUSTED_PROXIES", ["10.0.0.1/32", "0.0.0.0/0"]),
+    ("AG018", "TRUSTED_PROXIES", ["::/0"]),
+]
+
+
+@pytest.mark.parametrize(("code", "key", "value"), WRONG)
+def test_wrong_setting(code: str, key: str, value: object) -> None:
+    """B138: each wrong value is refused at the start with its code, its key and a mend."""
+    app = Flask(__name__)
+    app.config.update(GOOD | {f"AUTHGUARD_{key}": value})
+    with pytest.raises(ConfigurationError) as caught:
+        AuthGuard(app)
+    assert caught.value.code == code
+    assert caught.value.where == f"AUTHGUARD_{key}"
+    assert caught.value.mend
+    assert state_of(app) is None
+
+
+def test_secret_is_never_shown() -> None:
+    """The error about a secret doesn't hold the secret."""
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.read(GOOD | {"AUTHGUARD_SECRET": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", GOOD)
+def test_missing_setting(key: str) -> None:
+    """Without a store or a secret there is no start."""
+    with pytest.raises(ConfigurationError, match=key):
+        Settings.read({name: value for name, value in GOOD.items() if name != key})
+
+
+def test_defaults_and_values() -> None:
+    """What is not set has its documented default; what is set is read as its own type."""
+    plain = Settings.read(GOOD | {"SECRET_KEY": "not ours", "AUTHGUARD_POLICY": None})
+    assert (plain.deadline_ms, plain.trusted_proxies, plain.hash_slots) == (100, (), None)
+    full = Settings.read(
+        GOOD
+        | {
+            "AUTHGUARD_TRUSTED_PROXIES": [" 10.0.0.0/30", "2001:db8::1"],
+            "AUTHGUARD_HASH_SLOTS": 2,
+            "AUTHGUARD_LOGIN_REDIRECT": "home.index",
+        }
+    )
+    assert full.trusted_proxies == (ip_network("10.0.0.0/30"), ip_network("2001:db8::1/128"))
+    assert (full.hash_slots, full.login_redirect) == (2, "home.index")
+
+
+def test_settings_are_read_once(site: Site) -> None:
+    """A change of app.config after the start changes nothing."""
+    site.app.config["AUTHGUARD_TRUSTED_PROXIES"] = [site.home]
+    answer = site.login(headers={"X-Forwarded-For": "198.51.100.7"})
+    assert answer.status_code == 401
+    assert site.used("client", client=site.home) == 1
+
+
+def test_policy_file_is_checked(bare_app: Flask, tmp_path: Any) -> None:
+    """A wrong policy file stops the start as a wrong setting does."""
+    path = tmp_path / "policy.toml"
+    path.write_text('[login]\nlimits = [{ name = "a", by = ["account"], sliding_log = "5 a day" }]')
+    bare_app.config["AUTHGUARD_POLICY"] = str(path)
+    with pytest.raises(ConfigurationError, match="sliding_log"):
+        AuthGuard(bare_app)
+
+
+def test_unknown_action(site_factory: Callable[..., Site], bare_app: Flask) -> None:
+    """B136: protecting by an action without a policy fails at the decoration, or at init_app."""
+    site = site_factory()
+    with pytest.raises(ConfigurationError, match="logn"):
+        site.auth.protect("logn", account="username")
+    early = AuthGuard()
+    early.protect("logn", account="username")
+    with pytest.raises(ConfigurationError, match="logn"):
+        early.init_app(bare_app)
+
+
+def test_blueprint_before_init_app() -> None:
+    """A blueprint on an app without the extension stops the start."""
+    app = Flask(__name__)
+    with pytest.raises(ConfigurationError, match="AG019"):
+        app.register_blueprint(AuthGuard().blueprint(accounts=None))  # type: ignore[arg-type]
+
+
+def test_two_sets_of_accounts(site: Site) -> None:
+    """Two sets of accounts in one app, whose keys could meet, stop the start."""
+    other = site.auth.blueprint(accounts=object())  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="AG020"):
+        site.app.register_blueprint(other, name="other")
+
+
+def test_no_session_key(site_factory: Callable[..., Site]) -> None:
+    """Without SECRET_KEY no session could start, so the blueprint says so at the start."""
+    with pytest.raises(ConfigurationError, match="AG021 SECRET_KEY"):
+        site_factory(SECRET_KEY=None)
+
+
+def test_several_apps(site_factory: Callable[..., Site], bare_app: Flask) -> None:
+    """One extension object serves several apps, each with its own settings and counts."""
+    site = site_factory()
+    second = Flask(__name__)
+    second.config.update(bare_app.config)
+    second.config["AUTHGUARD_SECRET"] = "another secret: fedcba9876543210"
+    site.auth.init_app(second)
+    state = state_of(second)
+    assert state is not None
+    try:
+        site.statuses(5)
+        assert state.guard.peek("login", account="key-1", client=site.home).remaining == 5
+        assert site.login().status_code == 429
+        with second.app_context():
+            assert site.auth.guard is state.guard
+            assert site.auth.passwords is state.passwords
+        with site.app.app_context():
+            assert site.auth.guard is site.guard
+    finally:
+        state.guard.close()
+
+
+def test_extension_keeps_no_app(site: Site) -> None:
+    """The extension object holds no app, as Flask's guide for extensions asks."""
+    assert not any(isinstance(value, Flask) for value in vars(site.auth).values())
