@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from authguard._core.calls import LATEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
     from authguard.stores.base import Store
 
 __all__ = ["Engine", "check_cost"]
-
-#: Beyond the year 6429; a lock keeps its times in six bytes.
-_LATEST_MS: Final = 2**47
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Engine:
             ValueError: If it gives anything but whole milliseconds since the epoch.
         """
         now_ms = self.clock() if passed is None and self.clock is not None else passed
-        if now_ms is not None and (type(now_ms) is not int or not 0 <= now_ms < _LATEST_MS):
+        if now_ms is not None and (type(now_ms) is not int or not 0 <= now_ms < LATEST_MS):
             raise ValueError("now_ms: must be whole milliseconds since the epoch")
         return now_ms
 

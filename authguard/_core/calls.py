@@ -8,7 +8,7 @@ A reply that is anything but the well-formed answer of its script is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from authguard._core.scripts import script
 from authguard.decision import Cleared, Decision, Verdict
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["ScriptCall", "acquire", "clear", "peek", "settle"]
 
 T = TypeVar("T")
+
+#: No clock shows this or more (the year 6429); the Lua keeps times in six bytes.
+LATEST_MS: Final = 2**47
 
 _ADMITS, _FULL, _LOCKED, _LOCK_SET = range(4)
 
@@ -141,7 +144,11 @@ def _read_decision(reply: object, shape: Shape) -> Decision:
                 reset_after_ms=reset_ms,
             )
         )
-    if admitted not in (0, 1) or bool(admitted) is any(verdict.refuses for verdict in verdicts):
+    if (
+        not 0 <= now_ms < LATEST_MS
+        or admitted not in (0, 1)
+        or bool(admitted) is any(verdict.refuses for verdict in verdicts)
+    ):
         raise StoreUnavailable("malformed reply")
     return Decision(shape.action, bool(admitted), tuple(verdicts), now_ms)
 

@@ -1,0 +1,84 @@
+"""The store's address: used as written, or refused at the start without being shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from authguard import ConfigurationError, Guard
+from authguard.stores.valkey import ValkeyStore
+
+SECRET = "a secret of the tests, 32 bytes or more"
+HOST = "127.0.0.1:6379"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        (f"valkey://{HOST}/0", {"host": "127.0.0.1", "port": 6379, "db": 0}),
+        (f"redis://{HOST}/3", {"host": "127.0.0.1", "port": 6379, "db": 3}),
+        ("valkey://store.internal", {"host": "store.internal"}),
+        ("valkey://[::1]:7000/", {"host": "::1", "port": 7000}),
+        (
+            "valkey://worker:p%40ss%2Fw%3Ard@db:6380/1",
+            {"host": "db", "port": 6380, "db": 1, "username": "worker", "password": "p@ss/w:rd"},
+        ),
+        ("valkey://:pw@db", {"host": "db", "password": "pw"}),
+    ],
+)
+def test_an_address_is_used_as_written(address: str, expected: dict[str, object]) -> None:
+    """Host, port, database and credentials are those of the address, and nothing else is set."""
+    settings = ValkeyStore(address)._pool.connection_kwargs
+    parts = {"host", "port", "db", "username", "password"}
+    assert {key: value for key, value in settings.items() if key in parts} == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "valkey",
+        "valkey://",
+        "valkey:///0",
+        f"http://{HOST}",
+        f"valkeys://{HOST}",
+        "unix:///run/valkey.sock",
+        "valkey://127.0.0.1:port",
+        "valkey://127.0.0.1:70000",
+        f"valkey://{HOST}/zero",
+        f"valkey://{HOST}/-1",
+        f"valkey://{HOST}/0/1",
+        f"valkey://{HOST}/0?socket_timeout=60",
+        f"valkey://{HOST}?port=abc",
+        f"valkey://{HOST}/0#fragment",
+        f" valkey://{HOST}",
+        f"valkey://{HOST}\n",
+        "valkey://two..dots:6379",
+        f"valkey://{'a' * 64}:6379",
+        "valkey://worker:half/of-it@db:6379/0",
+        "valkey://worker:12?of=it@db:6379/0",
+    ],
+)
+def test_an_address_that_cant_be_meant_stops_the_start(address: str) -> None:
+    """B137: no address, a wrong one or one with options is AG010 at once, and is never shown."""
+    with pytest.raises(ConfigurationError) as refused:
+        Guard(address, secret=SECRET)
+    assert refused.value.code == "AG010"
+    text = f"{refused.value} {refused.value.args}"
+    assert "valkey://[user:password@]host:port/database" in text
+    for part in ("127.0.0.1", "half", "of-it", "12?", "aaaa", "socket_timeout"):
+        assert part not in text
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_without_a_store_there_is_no_guard(missing: str | None) -> None:
+    """B137: no store configured is an error at the start, never a silent count per process."""
+    with pytest.raises(ConfigurationError, match="AG010"):
+        Guard(missing, secret=SECRET)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("setting", ["deadline_ms", "connect_ms", "read_ms", "connections"])
+@pytest.mark.parametrize("value", [0, -1, 60_001, 1.5, "100", True, float("inf"), float("nan")])
+def test_a_budget_out_of_range_stops_the_start(setting: str, value: object) -> None:
+    """B133: no deadline is endless, zero, or a guess: AG012 names the setting and the range."""
+    with pytest.raises(ConfigurationError, match=rf"^AG012 {setting}: "):
+        ValkeyStore(f"valkey://{HOST}", **{setting: value})  # type: ignore[arg-type]
