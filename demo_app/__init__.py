@@ -1,0 +1,1 @@
+"""The demo: a small Flask app on SQLite whose sign-in authguard protects."""

@@ -1,0 +1,78 @@
+"""The demo's web app: authguard's sign-in, a home page and the outbox."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flask import Blueprint, Flask, jsonify, render_template
+
+from authguard.flask import AuthGuard
+from demo_app.accounts import PEOPLE, SqlAccounts
+from demo_app.settings import Settings
+
+if TYPE_CHECKING:
+    from flask import Response
+    from flask.typing import ResponseReturnValue
+
+pages = Blueprint("demo", __name__)
+
+
+def create_app(settings: Settings) -> Flask:
+    """
+    Build the app for one run of the demo.
+
+    Raises:
+        ConfigurationError: A setting or the policy file is wrong; the message names the mend.
+    """
+    app = Flask(__name__)
+    app.config.update(
+        SECRET_KEY=settings.session_secret,
+        SESSION_COOKIE_SAMESITE="Lax",
+        AUTHGUARD_STORE_URL=settings.store_url,
+        AUTHGUARD_SECRET=settings.guard_secret,
+        AUTHGUARD_DEADLINE_MS=settings.deadline_ms,
+        AUTHGUARD_TRUSTED_PROXIES=list(settings.trusted_proxies),
+        AUTHGUARD_HASH_SLOTS=settings.hash_slots,
+        AUTHGUARD_POLICY=settings.policy,
+    )
+    guard = AuthGuard(app)
+    accounts = SqlAccounts(settings.database)
+    app.register_blueprint(guard.blueprint(accounts=accounts), url_prefix="/auth")
+    app.register_blueprint(pages)
+    app.context_processor(_site)
+    return app
+
+
+def from_environment() -> Flask:
+    """Build the app in a gunicorn worker."""
+    return create_app(Settings.from_environment())
+
+
+def _site() -> dict[str, str]:
+    return {"authguard_site_name": "authguard demo", "authguard_site_url": "/"}
+
+
+@pages.get("/")
+def home() -> ResponseReturnValue:
+    """Say what this is, who the accounts are, and what to try."""
+    return render_template("demo/home.html", people=PEOPLE)
+
+
+@pages.get("/outbox")
+def outbox() -> ResponseReturnValue:
+    """Show the mails and text messages that would have gone out."""
+    return render_template("demo/outbox.html")
+
+
+@pages.get("/outbox.json")
+def outbox_json() -> ResponseReturnValue:
+    """List the same messages for scripts, newest first. Nothing sends any yet."""
+    return jsonify([])
+
+
+@pages.after_request
+def _strict(response: Response) -> Response:
+    policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    response.headers.setdefault("Content-Security-Policy", policy)
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    return response
