@@ -211,9 +211,6 @@ end
 -- -> entries freed, locks ended
 function sliding_log.clear(self)
   local freed, ended = count(self), self.lock ~= nil and lock.finish(self.lock)
-  if self.lock then
-    lock.mend(self.lock)
-  end
   redis.call("DEL", self.key)
   return freed, ended and 1 or 0
 end
