@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from authguard.testing import embedded_valkey
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -134,6 +136,24 @@ class TestWorkers:
         statuses = [guess.result().status for guess in guesses]
         assert statuses.count(401) == 5
         assert statuses.count(429) == 95
+
+    def test_a_store_that_is_down_lets_no_worker_guess(
+        self, start_demo: Callable[..., Demo]
+    ) -> None:
+        """B048: 50 right passwords on 4 workers are 50 x 503; with the store back, 200."""
+        with embedded_valkey() as server:
+            demo = start_demo("--workers", "4", "--valkey-url", server.url)
+            assert demo.visitor().login("vera", "correct horse vera").status == 200
+        with ThreadPoolExecutor(50) as pool:
+            tries = [
+                pool.submit(demo.visitor().login, "vera", "correct horse vera") for _ in range(50)
+            ]
+        replies = [reply.result() for reply in tries]
+        assert [reply.status for reply in replies] == [503] * 50
+        assert all(int(reply.headers["Retry-After"]) >= 1 for reply in replies)
+        assert demo.visitor().get("/outbox").status == 200
+        with embedded_valkey(server.port):
+            assert demo.visitor().login("vera", "correct horse vera").status == 200
 
     def test_session_holds_on_every_worker(self, start_demo: Callable[..., Demo]) -> None:
         """Whoever signed in on one worker is known to the others."""
