@@ -12,10 +12,10 @@ worker_class = "gthread"
 threads = 64
 backlog = 1024
 #: Seconds for requests under way when the end is asked for.
-graceful_timeout = 3
+graceful_timeout = 10
 #: Nobody: a forwarding header is for authguard to believe (--trusted-proxy) or not.
 forwarded_allow_ips = ""
 #: Its control socket would be one file in the home directory for all demos at once.
 control_socket_disable = True
-#: A Ctrl-C reaches gunicorn twice, from the terminal and from the demo, and it warns of that.
+#: It tells of every start and end; the demo has told that itself.
 loglevel = "error"

@@ -78,8 +78,13 @@ class WebServer:
             *(sys.executable, "-m", "gunicorn", "demo_app.app:from_environment()"),
             *("--config", "python:demo_app.gunicorn_config", "--bind", f"fd://{number}"),
         ]
+        # In a session of its own: a terminal's Ctrl-C is for us, who pass one signal on.
         self._process = subprocess.Popen(
-            command, env=settings.environment(), pass_fds=(number,), stdin=subprocess.DEVNULL
+            command,
+            env=settings.environment(),
+            pass_fds=(number,),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
         if self.stopping:  # the signal came between the two lines above
             self._process.terminate()
