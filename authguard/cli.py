@@ -23,16 +23,17 @@ from authguard.ops.printable import printable
 from authguard.ops.replay import replay
 from authguard.ops.replay_table import replay_table
 from authguard.ops.sshd_log import UnreadableLogError, read_sshd_log
-from authguard.policy import load_policies
+from authguard.policy import default_policies, load_policies
 from authguard.testing import embedded_valkey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import RenderableType
 
     from authguard.ops.replay import Report
     from authguard.ops.sshd_log import SshdLog
+    from authguard.policy import Policy
 
 __all__ = ["commands"]
 
@@ -112,7 +113,7 @@ def replay_command(
                 recorded,
                 store_url,
                 policies=policies,
-                policy_name=policy or "default",
+                policy_name=_policy_name(policy, policies),
                 progress=ending.enter_context(_progress(recorded)),
             )
         except (UnreadableLogError, ConfigurationError) as error:
@@ -124,6 +125,14 @@ def replay_command(
         click.echo(json.dumps({"log": log, **report.as_json()}))
     else:
         _show(replay_table(report, log))
+
+
+def _policy_name(path: str | None, policies: Mapping[str, Policy]) -> str:
+    """Say what decided: a file without a table for the action leaves the default in force."""
+    if path is None:
+        return "default"
+    same = policies["login"] == default_policies()["login"]
+    return f"default ({path} changes nothing for login)" if same else path
 
 
 @contextmanager

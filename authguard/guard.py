@@ -16,7 +16,7 @@ from authguard._core.attempt import Reservation
 from authguard._core.keys import Shape
 from authguard._engine import Engine, check_cost
 from authguard.decision import Decision
-from authguard.errors import ConfigurationError, Denied, StoreUnavailable
+from authguard.errors import ConfigurationError, Denied, HashingUnavailable, StoreUnavailable
 from authguard.identity import Pseudonyms, address_parts, normalise_account
 from authguard.limiter import Limiter
 from authguard.policy import Policy, PolicyLimit, load_policies
@@ -168,15 +168,20 @@ class Guard:
         """
         Empty the logs that count by what is given, and end their locks.
 
-        A limit by several parts is cleared only if all of them are given: with an account alone
-        its pairs with clients stay. A lock's level stays too, until its quiet time has passed.
+        With an account: those that count by it; give the client too to empty the pair of the two.
+        The client's and its network's own logs stay, so that opening an account gives nobody
+        behind the same address a fresh budget. With a client alone: its logs and its network's.
+        A lock's level stays, until its quiet time has passed.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer; parts may have been cleared.
             InvalidInput: If the account or the client can't be used.
             ConfigurationError: AG009, if the action has no policy.
         """
-        binding, _ = self._bind(action, account, client, partial=True)
+        _, pseudonyms = self._bind(action, account, client, partial=True)
+        own = "account" if "account" in pseudonyms else None
+        shape = Shape.of(self.policy(action), frozenset(pseudonyms), only=own)
+        binding = shape.bind(pseudonyms)
         return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
 
     def limiter(self, limit: SlidingLog, *, name: str | None = None) -> Limiter:
@@ -332,4 +337,11 @@ class Attempt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Do nothing: what has not succeeded by now stays a counted failure."""
+        """
+        Leave what has not succeeded a counted failure.
+
+        Save where ``HashingUnavailable`` ends the block: the machine was too busy to look at the
+        password, and that must lock nobody out, so the attempt is released.
+        """
+        if isinstance(error, HashingUnavailable):
+            self.release()

@@ -36,6 +36,11 @@ PARTS: Final = (
 )
 
 _SLIDING_LOG_KEYS = ("name", "by", "sliding_log", "lockout", "forgive", "count_refused")
+#: Actions that check credentials or send secrets, where an outage must not open the door.
+_CREDENTIALS: Final = frozenset(
+    {"login", "password.forgot", "password.reset", "otp.send", "otp.verify", "unlock"}
+)
+
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 _ACTION = re.compile(r"[a-z][a-z0-9_-]{0,31}(\.[a-z][a-z0-9_-]{0,31}){0,3}", re.ASCII)
 _LATER = (
@@ -97,6 +102,10 @@ class Policy:
             )
             if part not in parts
         ]
+        if self.outage == "allow" and self.action in _CREDENTIALS:
+            warnings.append(
+                f"AG042 {self.action}: outage = allow; while the store is away nothing is counted"
+            )
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "warnings", tuple(warnings))
 

@@ -119,7 +119,7 @@ class WebServer:
 
 def _answers(host: str, port: int) -> bool:
     """Whether somebody answers; an answer that is an error ends the start at once."""
-    connection = http.client.HTTPConnection(host, port, timeout=5)
+    connection = http.client.HTTPConnection(host, port, timeout=1)
     try:
         connection.request("GET", "/")
         status = connection.getresponse().status

@@ -46,9 +46,13 @@ class Shape:
     prefixes: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, policy: Policy, parts: frozenset[str]) -> Shape:
-        """Choose the limits that apply when these parts are known."""
-        limits = tuple(limit for limit in policy.limits if parts.issuperset(limit.by))
+    def of(cls, policy: Policy, parts: frozenset[str], only: str | None = None) -> Shape:
+        """Choose the limits that apply when these parts are known; only those by one, if given."""
+        limits = tuple(
+            limit
+            for limit in policy.limits
+            if parts.issuperset(limit.by) and (only is None or only in limit.by)
+        )
         if any("device" in limit.by for limit in limits):
             limits = tuple(limit for limit in limits if "account" not in limit.by)
         return cls(

@@ -12,6 +12,14 @@ authguard for Flask: limits before every credential, in an app's own views or re
             current_attempt.succeed()                       # anything else stays a counted failure
 """
 
+try:
+    import blinker  # noqa: F401 (looked for, so that what is missing is named with its mend)
+    import flask  # noqa: F401
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"authguard.flask needs {missing.name}: pip install 'authguard[flask]'", name=missing.name
+    ) from missing
+
 from authguard.flask import signals
 from authguard.flask.attempts import current_attempt
 from authguard.flask.extension import AuthGuard

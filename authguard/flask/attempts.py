@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from authguard.decision import Decision
     from authguard.guard import Attempt
 
-__all__ = ["RequestAttempt", "current_attempt", "report_locks", "reserve"]
+__all__ = [
+    "RequestAttempt",
+    "charge_client",
+    "current_attempt",
+    "release_all",
+    "report_locks",
+    "reserve",
+]
 
 _log = logging.getLogger("authguard")
 
@@ -105,6 +112,13 @@ def charge_client(action: str) -> None:
         InvalidInput: The client's address can't be used.
     """
     ledger().attempts[action, None] = _reserve(action, NO_ACCOUNT)
+
+
+def release_all(action: str) -> None:
+    """Release this request's attempts at an action: no credential could be looked at."""
+    for (of, _account), attempt in ledger().attempts.items():
+        if of == action:
+            attempt.release()
 
 
 def _reserve(action: str, account: Any) -> RequestAttempt:

@@ -63,7 +63,7 @@ def build(accounts: Accounts) -> Blueprint:
     blueprint.before_request(_refuse_cross_origin)
     blueprint.after_request(_finish)
     blueprint.add_url_rule("/login", view_func=login, methods=["GET", "POST"])
-    blueprint.add_url_rule("/logout", view_func=logout, methods=["POST"])
+    blueprint.add_url_rule("/logout", view_func=logout, methods=["GET", "POST"])
     blueprint.add_url_rule("/me", view_func=me)
     return blueprint
 
@@ -93,7 +93,9 @@ def login() -> BaseResponse:
 
 
 def logout() -> BaseResponse:
-    """End the session, whoever's it is."""
+    """Show the page that signs out, or end the session, whoever's it is."""
+    if request.method != "POST":
+        return me()
     end_session()
     return jsonify(status="logged_out") if wants_json() else redirect(url_for(".login"), 303)
 
@@ -122,6 +124,14 @@ def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
             "the app has a blueprint with other accounts, and their keys would share limits",
             "pass the same accounts object, or use one app for each",
         )
+    for method in ("find", "get", "set_password_hash"):
+        if not callable(getattr(accounts, method, None)):
+            raise ConfigurationError(
+                "AG024",
+                "blueprint(accounts=…)",
+                f"the object has no method {method}",
+                "pass one that has the methods of authguard.accounts.Accounts",
+            )
     cookies = isinstance(app.session_interface, SecureCookieSessionInterface)
     if cookies and not app.secret_key:
         raise ConfigurationError(

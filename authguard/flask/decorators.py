@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from flask import current_app, request
 
-from authguard.errors import InvalidInput
-from authguard.flask.attempts import charge_client, reserve
+from authguard.errors import HashingUnavailable, InvalidInput
+from authguard.flask.attempts import charge_client, release_all, reserve
 from authguard.flask.fields import read_text
 from authguard.flask.origin import SAFE_METHODS
 from authguard.flask.refusals import as_http_errors
@@ -33,8 +33,12 @@ def guarded(
     def reserve_first(*args: P.args, **kwargs: P.kwargs) -> R:
         with as_http_errors():
             _reserve(action, account)
-            # An async view is awaited here, inside the attempt.
-            result: Any = current_app.ensure_sync(view)(*args, **kwargs)
+            try:
+                # An async view is awaited here, inside the attempt.
+                result: Any = current_app.ensure_sync(view)(*args, **kwargs)
+            except HashingUnavailable:
+                release_all(action)
+                raise
         return result  # type: ignore[no-any-return]
 
     return reserve_first

@@ -158,4 +158,12 @@ class AuthGuard:
                     "is registered without its protection",
                     "write @guard.protect(…) below @app.route(…), nearest to the function",
                 )
+        target = state.settings.login_redirect or "/"
+        if not target.startswith(("/", ".")) and target not in current_app.view_functions:
+            raise ConfigurationError(
+                "AG016",
+                "AUTHGUARD_LOGIN_REDIRECT",
+                f"there is no endpoint {target!r}",
+                f"take one of: {', '.join(sorted(current_app.view_functions))}",
+            )
         state.checked = True

@@ -39,7 +39,8 @@ def replay_table(report: Report, log: str) -> RenderableType:
         parts.append(
             Text(
                 f"Worst offender: {printable(worst.key)}, refused {_times(worst.refused)},"
-                f" kept out for {duration(worst.kept_out_ms)}"
+                f" kept out for {duration(worst.kept_out_ms)} in all (from each refusal to the end"
+                " of its wait; what overlaps counts once)"
             )
         )
     return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts[:-1]), parts[-1])

@@ -207,3 +207,16 @@ def test_form_is_answered_as_asked(site: Site, accept: str | None, mimetype: str
     headers = {"Accept": accept} if accept else {}
     answer = site.post(data={"identifier": "vera", "password": "wrong"}, headers=headers)
     assert (answer.status_code, answer.mimetype) == (401, mimetype)
+
+
+def test_the_sign_out_page(site: Site) -> None:
+    """GET /logout shows the page with its form and ends nothing; POST ends the session."""
+    page = {"Accept": "text/html"}
+    browser = site.browser()
+    browser.post("/auth/login", json={"identifier": "vera", "password": "right vera"})
+    shown = browser.get("/auth/logout", headers=page)
+    assert shown.status_code == 200
+    assert b'action="/auth/logout"' in shown.data
+    assert browser.get("/auth/me").status_code == 200
+    assert browser.post("/auth/logout", headers=page).status_code == 303
+    assert browser.get("/auth/logout", headers=page).status_code == 401

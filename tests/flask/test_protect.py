@@ -214,13 +214,15 @@ def test_refused_for_another_reason(own: Site, door: Door) -> None:
     assert own.used(key="key-2") == 1
 
 
-def test_release(own: Site) -> None:
-    """A view whose check could not take place may release the attempt; hashing full is 503."""
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_release(own: Site, by_hand: bool) -> None:
+    """B056: a view that could not hash is 503 and costs no try, whether it releases itself or not."""
 
     @own.app.post("/busy")
     @own.auth.protect("login", account="username")
     def busy() -> str:
-        current_attempt.release()
+        if by_hand:
+            current_attempt.release()
         raise HashingUnavailable("hash queue full")
 
     answer = own.post("/busy", data={"username": "vera"}, headers={"Accept": "application/json"})

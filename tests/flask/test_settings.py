@@ -175,3 +175,20 @@ def test_several_apps(site_factory: Callable[..., Site], bare_app: Flask) -> Non
 def test_extension_keeps_no_app(site: Site) -> None:
     """The extension object holds no app, as Flask's guide for extensions asks."""
     assert not any(isinstance(value, Flask) for value in vars(site.auth).values())
+
+
+def test_a_redirect_to_nowhere_stops_the_first_request(
+    site_factory: Callable[..., Site],
+) -> None:
+    """AG016: an endpoint that does not exist is found before anyone signs in, not after."""
+    site = site_factory(AUTHGUARD_LOGIN_REDIRECT="nowhere")
+    with pytest.raises(ConfigurationError, match=r"AG016 AUTHGUARD_LOGIN_REDIRECT: .*'nowhere'"):
+        site.browser().get("/auth/login")
+
+
+@pytest.mark.parametrize("accounts", [{}, None, object()])
+def test_accounts_that_are_none_stop_the_start(bare_app: Flask, accounts: Any) -> None:
+    """AG024: an object that can't find accounts is refused when the blueprint is registered."""
+    guard = AuthGuard(bare_app)
+    with pytest.raises(ConfigurationError, match=r"AG024 .* no method find"):
+        bare_app.register_blueprint(guard.blueprint(accounts=accounts))

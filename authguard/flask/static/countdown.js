@@ -17,6 +17,8 @@
   const bar = notice.querySelector("[data-bar]");
   const announcer = document.querySelector("[data-announce]");
   const submit = document.querySelector("main form [type=submit]");
+  const identifier = document.querySelector("main form [name=identifier]");
+  const refused = identifier?.value;
 
   // Seconds left at which a screen reader is told; every second would be a torment.
   const STEPS = [10, 30, 60, 120, 300, 600, 900, 1800, 3600];
@@ -45,8 +47,12 @@
     for (const part of notice.querySelectorAll("[data-while]")) {
       part.hidden = (part.dataset.while === "over") !== over;
     }
-    if (over) notice.dataset.tone = "over";
-    if (submit) submit.disabled = !over;
+    if (over) {
+      notice.dataset.tone = "over";
+      document.title = document.title.replace(/^Wait: /, "");
+    }
+    // Another account may well be admitted: its limits are its own.
+    if (submit) submit.disabled = !over && identifier?.value === refused;
   }
 
   function announce(left) {
@@ -68,6 +74,7 @@
 
   notice.querySelector("[data-still]").hidden = true;
   tick();
+  identifier?.addEventListener("input", tick);
   addEventListener("pageshow", tick); // also when Back brings the page out of the cache
   document.addEventListener("visibilitychange", tick); // timers sleep in hidden tabs
 })();
