@@ -53,7 +53,7 @@ from demo_app.settings import Settings
 )
 @click.option(
     "--deadline",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 60_000),
     default=500,
     show_default=True,
     metavar="MS",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Flask, jsonify, render_template
+from flask import Blueprint, Flask, Response, jsonify, render_template, request
+from werkzeug.exceptions import HTTPException
 
 from authguard.flask import AuthGuard
 from demo_app.accounts import PEOPLE, SqlAccounts
 from demo_app.settings import Settings
 
 if TYPE_CHECKING:
-    from flask import Response
     from flask.typing import ResponseReturnValue
 
 pages = Blueprint("demo", __name__)
@@ -40,6 +41,7 @@ def create_app(settings: Settings) -> Flask:
     app.register_blueprint(guard.blueprint(accounts=accounts), url_prefix="/auth")
     app.register_blueprint(pages)
     app.context_processor(_site)
+    app.register_error_handler(HTTPException, _problem)
     return app
 
 
@@ -50,6 +52,18 @@ def from_environment() -> Flask:
 
 def _site() -> dict[str, str]:
     return {"authguard_site_name": "authguard demo", "authguard_site_url": "/"}
+
+
+def _problem(error: HTTPException) -> ResponseReturnValue:
+    """Tell scripts of a wrong route or method as they are told of everything else."""
+    asks_json = request.is_json or request.accept_mimetypes.best == "application/json"
+    if error.response is not None or not asks_json:
+        return error
+    problem = {"type": "about:blank", "title": error.name, "status": error.code}
+    fields = [field for field in error.get_headers() if field[0] != "Content-Type"]
+    return Response(
+        json.dumps(problem), error.code, fields, content_type="application/problem+json"
+    )
 
 
 @pages.get("/")

@@ -105,6 +105,17 @@ class TestSignIn:
         assert 'value="omar"' in page.body
         assert "a guess" not in page.body
 
+    def test_scripts_are_told_of_wrong_routes_in_json(self, demo: Demo) -> None:
+        """A wrong path or method is problem+json where JSON is asked for, else a page."""
+        visitor = demo.visitor()
+        for reply, status in (
+            (visitor.get("/auth/nowhere", "application/json"), 404),
+            (visitor.post_json("/auth/me"), 405),
+        ):
+            assert (reply.status, reply.json["status"]) == (status, status)
+            assert reply.headers["Content-Type"] == "application/problem+json"
+        assert "<html" in visitor.get("/auth/nowhere").body
+
     def test_outbox_is_empty_and_says_why(self, demo: Demo) -> None:
         """The outbox has a page and a list for scripts; both are honest about being empty."""
         assert "Nothing sends any yet" in demo.visitor().get("/outbox").body

@@ -216,7 +216,7 @@ def test_refused_for_another_reason(own: Site, door: Door) -> None:
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_release(own: Site, by_hand: bool) -> None:
-    """B056: a view that could not hash is 503 and costs no try, whether it releases itself or not."""
+    """B056: a view that could not hash is 503 and costs no try, released by hand or not."""
 
     @own.app.post("/busy")
     @own.auth.protect("login", account="username")

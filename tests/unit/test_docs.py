@@ -43,8 +43,9 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 def test_the_default_profile_is_shown_as_it_is() -> None:
     """The policy in README is the default profile."""
-    (shown,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    short, shown = blocks("toml")
     assert load_policies(tomllib.loads(shown)) == default_policies()
+    assert load_policies(tomllib.loads(short)).keys() == {"login"}
 
 
 def test_the_flask_example_protects(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
