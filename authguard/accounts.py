@@ -68,12 +68,16 @@ class Accounts(Protocol):
         """
         ...
 
-    def set_password_hash(self, key: str, password_hash: str) -> None:
+    def replace_password_hash(self, key: str, old: str, new: str) -> None:
         """
         Store a new hash of the same password, made with the current parameters.
 
+        Only if the stored hash is still the old one (``… WHERE password_hash = :old``): the
+        password may have been changed meanwhile, and must not be changed back.
+
         Args:
             key: The account's key.
-            password_hash: The encoded hash.
+            old: The encoded hash that the password was checked against.
+            new: The encoded hash to store.
         """
         ...

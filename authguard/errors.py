@@ -70,7 +70,9 @@ class InvalidInput(AuthguardError, ValueError):
 
 class Denied(AuthguardError):
     """
-    At least one limit or lock refuses the attempt; nothing was charged.
+    At least one limit or lock refuses the attempt.
+
+    Nothing was charged, save in limits with ``count_refused``.
 
     Attributes:
         decision: Who refused, and until when.

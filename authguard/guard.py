@@ -112,7 +112,8 @@ class Guard:
             now_ms: A replay's clock, in milliseconds since the epoch; never from a request.
 
         Raises:
-            Denied: If a limit or lock refuses; nothing was charged.
+            Denied: If a limit or lock refuses; nothing was charged, save in limits with
+                ``count_refused``.
             StoreUnavailable: If the store gave no clear verdict in time.
             InvalidInput: If the account or the client can't be used.
             ConfigurationError: AG009, if the action has no policy; AG023, if none of its limits

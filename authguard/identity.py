@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import unicodedata
 from typing import Final
 
 from authguard.errors import ConfigurationError, InvalidInput
 
-__all__ = ["Pseudonyms", "address_parts", "normalise_account"]
+__all__ = ["Pseudonyms", "address_parts", "check_secret", "normalise_account"]
 
 #: Longest account name in characters: the longest e-mail address (RFC 5321: a path of 256 octets
 #: with its angle brackets).
@@ -23,6 +24,19 @@ LONGEST_ACCOUNT: Final = 254
 
 #: Shortest secret in bytes: the digest size, below which RFC 2104 advises against.
 SHORTEST_SECRET: Final = 32
+
+#: What stands in examples and tutorials; a secret that holds it is nobody's secret.
+_PLACEHOLDERS: Final = (b"change-me", b"change_me", b"changeme", b"your-secret", b"your_secret")
+
+#: Different bytes a secret must have; 32 random hexadecimal digits have 8 but once in 10,000.
+_LETTERS: Final = 8
+
+#: Characters of other categories that show nothing (Unicode's Default_Ignorable_Code_Point), and
+#: the blank Braille pattern.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
 
 #: Control, format (invisible and bidirectional), surrogate, line and paragraph separators.
 _REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -57,7 +71,9 @@ def normalise_account(name: object) -> str:
         raise InvalidInput("account", "must not be empty")
     if len(text) > LONGEST_ACCOUNT:
         raise InvalidInput("account", f"must be at most {LONGEST_ACCOUNT} characters")
-    if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in text):
+    if _INVISIBLE.search(text) or any(
+        unicodedata.category(character) in _REFUSED_CATEGORIES for character in text
+    ):
         raise InvalidInput("account", "must not hold control or invisible characters")
     return text
 
@@ -90,6 +106,32 @@ def _prefix(ip: Address, length: int) -> str:
     return f"{type(ip)(int(ip) >> host_bits << host_bits)}/{length}"
 
 
+def check_secret(secret: object, where: str) -> bytes:
+    """
+    Give the bytes of a secret that can be one; its value is never shown.
+
+    Args:
+        secret: Text (as UTF-8) or bytes.
+        where: The setting it stands in, for the error.
+
+    Raises:
+        ConfigurationError: AG011, if it is missing, shorter than 32 bytes, or a placeholder.
+    """
+    key = secret.encode(errors="replace") if isinstance(secret, str) else secret
+    if not isinstance(key, bytes) or len(key) < SHORTEST_SECRET:
+        problem = f"is missing or shorter than {SHORTEST_SECRET} bytes"
+    elif len(set(key)) < _LETTERS or any(word in key.lower() for word in _PLACEHOLDERS):
+        problem = "is a placeholder, not a secret"
+    else:
+        return key
+    raise ConfigurationError(
+        "AG011",
+        where,
+        problem,
+        "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+    )
+
+
 class Pseudonyms:
     """
     Turns what a limit counts by into 32 bytes that only the secret's owner can make.
@@ -98,19 +140,11 @@ class Pseudonyms:
         secret: At least 32 bytes (text counts as UTF-8), random, the same for all workers.
 
     Raises:
-        ConfigurationError: AG011, if it is missing, too short, or one character over and over.
+        ConfigurationError: AG011, if it is missing, too short, or a placeholder.
     """
 
     def __init__(self, secret: str | bytes) -> None:
-        key = secret.encode() if isinstance(secret, str) else secret
-        if not isinstance(key, bytes) or len(key) < SHORTEST_SECRET or len(set(key)) == 1:
-            raise ConfigurationError(
-                "AG011",
-                "secret",
-                f"missing, shorter than {SHORTEST_SECRET} bytes, or no secret at all",
-                "make one with: python -c 'import secrets; print(secrets.token_hex(32))'",
-            )
-        self._key = key
+        self._key = check_secret(secret, "secret")
 
     def __repr__(self) -> str:
         return "Pseudonyms(secret=…)"

@@ -79,7 +79,10 @@ class SqlAccounts:
     """The accounts in one SQLite file. Safe for threads; each process opens its own."""
 
     def __init__(self, database: str) -> None:
-        self._engine = create_engine(URL.create("sqlite", database=database))
+        self._engine = create_engine(
+            URL.create("sqlite", database=database),
+            hide_parameters=True,  # errors must not hold names or hashes
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -127,10 +130,12 @@ class SqlAccounts:
         with Session(self._engine) as session:
             return _account(session.get(_AccountRow, key))
 
-    def set_password_hash(self, key: str, password_hash: str) -> None:
-        """Keep a new hash for this account."""
+    def replace_password_hash(self, key: str, old: str, new: str) -> None:
+        """Keep a new hash for this account, unless the password was changed meanwhile."""
         change = (
-            update(_AccountRow).where(_AccountRow.key == key).values(password_hash=password_hash)
+            update(_AccountRow)
+            .where(_AccountRow.key == key, _AccountRow.password_hash == old)
+            .values(password_hash=new)
         )
         with Session(self._engine) as session, session.begin():
             session.execute(change)

@@ -32,7 +32,7 @@ class Settings:
         guard_secret: Keys the pseudonyms in the store; fresh for each run.
     """
 
-    store_url: str
+    store_url: str = field(repr=False)  # may hold a password
     database: str
     policy: str | None = None
     trusted_proxies: tuple[str, ...] = ()

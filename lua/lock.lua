@@ -41,6 +41,9 @@ function lock.open(key, lockouts, window, now, slack)
     if self.ends - now > length then
       self.ends, self.repaired = now + length, true
     end
+    if self.previous > now then -- it had passed: only a clock that stepped back puts it ahead
+      self.previous, self.repaired = now, true
+    end
     if now >= self.ends + self.quiet then
       self.level = 0
     end

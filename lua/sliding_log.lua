@@ -127,8 +127,7 @@ end
 
 local function append(self, cost, id)
   local log = string.sub(self.log, self.first * ENTRY + 1)
-  log = log .. string.rep(stamp(self.now) .. id, cost)
-  adopt(self, string.sub(log, -self.limit * ENTRY))
+  adopt(self, log .. string.rep(stamp(self.now) .. id, cost))
 end
 
 -- An admitted attempt takes its place; the one that fills the log sets the lock.
@@ -148,7 +147,10 @@ end
 -- full log would be missing, and more than `limit` could be admitted.
 function sliding_log.refused(self, cost)
   if self.counts_refused and cost <= self.limit then
+    -- A log that holds more was filled under a higher limit: none of what it admitted is let go.
+    local kept = math.max(self.limit, count(self))
     append(self, cost, NOBODY)
+    adopt(self, string.sub(self.log, -kept * ENTRY))
     save(self)
   elseif self.repaired or (self.size > 0 and redis.call("PTTL", self.key) == -1) then
     save(self)

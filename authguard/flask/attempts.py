@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from flask import request
 from werkzeug.local import LocalProxy
@@ -37,10 +37,14 @@ class RequestAttempt:
 
     Attributes:
         decision: What the limits said when they admitted it.
+        account: What was counted: the text that was typed, or the account's key where the
+            blueprint's accounts know it; None if the request names no usable account. Check the
+            password of this one, so that nothing else is checked than was counted.
     """
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, account: str | None) -> None:
         self.decision: Decision = attempt.decision
+        self.account = account
         self._attempt = attempt
         self._over = False
 
@@ -111,7 +115,7 @@ def charge_client(action: str) -> None:
         StoreUnavailable: The store gave no verdict.
         InvalidInput: The client's address can't be used.
     """
-    ledger().attempts[action, None] = _reserve(action, NO_ACCOUNT)
+    ledger().attempts[action, None] = _reserve(action, None)
 
 
 def release_all(action: str) -> None:
@@ -121,7 +125,7 @@ def release_all(action: str) -> None:
             attempt.release()
 
 
-def _reserve(action: str, account: Any) -> RequestAttempt:
+def _reserve(action: str, account: str | None) -> RequestAttempt:
     state = current_state()
     client = client_address(
         request.remote_addr,
@@ -129,7 +133,8 @@ def _reserve(action: str, account: Any) -> RequestAttempt:
         state.settings.trusted_proxies,
     )
     try:
-        return RequestAttempt(state.guard.attempt(action, account=account, client=client))
+        who = NO_ACCOUNT if account is None else account
+        return RequestAttempt(state.guard.attempt(action, account=who, client=client), account)
     except Denied as error:
         signals.send(
             signals.attempt_refused, current_app_object(), action=action, decision=error.decision

@@ -124,7 +124,7 @@ def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
             "the app has a blueprint with other accounts, and their keys would share limits",
             "pass the same accounts object, or use one app for each",
         )
-    for method in ("find", "get", "set_password_hash"):
+    for method in ("find", "get", "replace_password_hash"):
         if not callable(getattr(accounts, method, None)):
             raise ConfigurationError(
                 "AG024",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from flask import current_app, request
 
@@ -18,7 +19,10 @@ from authguard.identity import normalise_account
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["guarded"]
+__all__ = ["guarded", "is_guarded", "unwrapped"]
+
+#: Every function that :func:`guarded` made, as long as somebody holds it.
+_guarded: WeakSet[Callable[..., Any]] = WeakSet()
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +45,21 @@ def guarded(
                 raise
         return result  # type: ignore[no-any-return]
 
+    _guarded.add(reserve_first)
     return reserve_first
+
+
+def is_guarded(view: Callable[..., Any]) -> bool:
+    """Tell whether the function reserves before it calls the one that it wraps."""
+    return view in _guarded
+
+
+def unwrapped(view: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """List a view and all functions below its decorators, as far as they name what they wrap."""
+    layers = [view]
+    while (below := getattr(layers[-1], "__wrapped__", None)) is not None and below not in layers:
+        layers.append(below)
+    return layers
 
 
 def _reserve(action: str, account: str | Callable[[], str | None]) -> None:

@@ -9,7 +9,7 @@ from flask import current_app
 from authguard.errors import ConfigurationError
 from authguard.flask.attempts import report_locks
 from authguard.flask.blueprint import build
-from authguard.flask.decorators import guarded
+from authguard.flask.decorators import guarded, is_guarded, unwrapped
 from authguard.flask.refusals import seal
 from authguard.flask.settings import Settings
 from authguard.flask.state import State, current_state, state_of
@@ -77,12 +77,13 @@ class AuthGuard:
             state.install(app)
             if app.config["SESSION_COOKIE_SAMESITE"] is None:
                 app.config["SESSION_COOKIE_SAMESITE"] = "Lax"
-            app.before_request(self._look_over_once)
             app.after_request(seal)
             app.teardown_request(report_locks)
         for action in sorted(self._actions):
             state.guard.policy(action)
-        self._guards.append(state.guard)
+        if state.guard not in self._guards:
+            self._guards.append(state.guard)
+            app.before_request(self._look_over_once)
 
     def protect(
         self, action: str, *, account: str | Callable[[], str | None]
@@ -148,10 +149,12 @@ class AuthGuard:
     def _look_over_once(self) -> None:
         # Routes can be added until the first request, so this is the first moment to see them all.
         state = current_state()
-        if state.checked:
+        if self in state.looked_over_by:
             return
+        bare = [each for view in self._bare_views for each in unwrapped(view)]
         for endpoint, view in current_app.view_functions.items():
-            if view in self._bare_views:
+            layers = unwrapped(view)
+            if any(layer in bare for layer in layers) and not any(map(is_guarded, layers)):
                 raise ConfigurationError(
                     "AG022",
                     f"endpoint {endpoint!r}",
@@ -166,4 +169,4 @@ class AuthGuard:
                 f"there is no endpoint {target!r}",
                 f"take one of: {', '.join(sorted(current_app.view_functions))}",
             )
-        state.checked = True
+        state.looked_over_by.append(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from flask import current_app
@@ -32,14 +32,14 @@ class State:
         guard: Decides.
         passwords: Hashes; one object, since its slots bound the whole process.
         accounts: Where names are looked up; None without the blueprint.
-        checked: The app's views have been looked over.
+        looked_over_by: The extensions that have looked over the app's views.
     """
 
     settings: Settings
     guard: Guard
     passwords: Passwords
     accounts: Accounts | None = None
-    checked: bool = False
+    looked_over_by: list[object] = field(default_factory=list)
 
     def install(self, app: Flask) -> None:
         """Keep it in the app."""

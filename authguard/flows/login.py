@@ -94,5 +94,5 @@ def sign_in(
     attempt.succeed()
     if stored is not None and passwords.needs_rehash(stored):
         with suppress(HashingUnavailable):  # the success stands; the next sign-in tries again
-            accounts.set_password_hash(account.key, passwords.hash(password))
+            accounts.replace_password_hash(account.key, stored, passwords.hash(password))
     return account

@@ -78,7 +78,10 @@ class _SlidingLog:
         self.mended = self.all != stored
         if self.mended and self.locked and stored[-1].at_ms >= stored_lock.ends_ms:
             self.lock = replace(self.lock, ends_ms=now_ms)
-        self.lock_mended = self.lock.ends_ms != stored_lock.ends_ms
+        self.lock_mended = (self.lock.ends_ms, self.lock.previous_ends_ms) != (
+            stored_lock.ends_ms,
+            stored_lock.previous_ends_ms,
+        )
         self.log = [
             entry
             for entry in self.all
@@ -91,7 +94,11 @@ class _SlidingLog:
         if lock == _Lock():
             return lock
         latest_ms = self.now_ms + self.spec.lockout_ms(lock.level)
-        lock = replace(lock, ends_ms=min(lock.ends_ms, latest_ms))
+        lock = replace(
+            lock,
+            ends_ms=min(lock.ends_ms, latest_ms),
+            previous_ends_ms=min(lock.previous_ends_ms, self.now_ms),
+        )
         quiet_ms = max(self.spec.window_ms, *self.spec.lockouts_ms)
         return replace(lock, level=0) if self.now_ms >= lock.ends_ms + quiet_ms else lock
 
@@ -122,8 +129,9 @@ class _SlidingLog:
 
     def refused(self, cost: int) -> None:
         if self.spec.counts_refused and cost <= self.spec.limit:
+            kept = max(self.spec.limit, len(self.log))
             self.log += [_Entry(self.now_ms, _NOBODY)] * cost
-            self.log = self.log[-self.spec.limit :]
+            self.log = self.log[-kept:]
             self.save_log(self.log)
         elif self.mended:
             self.save_log(self.all)

@@ -72,10 +72,11 @@ class People:
         """Look a key up."""
         return self.by_key.get(key)
 
-    def set_password_hash(self, key: str, password_hash: str) -> None:
-        """Keep a new hash."""
+    def replace_password_hash(self, key: str, old: str, new: str) -> None:
+        """Keep a new hash, unless the password was changed meanwhile."""
         with self._lock:
-            self.by_key[key].password_hash = password_hash
+            if self.by_key[key].password_hash == old:
+                self.by_key[key].password_hash = new
 
 
 class Spy:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from flask.sessions import SecureCookieSessionInterface
+
+from authguard import HashingUnavailable
+from tests.conftest import SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,3 +224,36 @@ def test_the_sign_out_page(site: Site) -> None:
     assert browser.get("/auth/me").status_code == 200
     assert browser.post("/auth/logout", headers=page).status_code == 303
     assert browser.get("/auth/logout", headers=page).status_code == 401
+
+
+def test_a_rehash_without_a_free_slot_keeps_the_success(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rehash that has to wait for the next sign-in is no reason to refuse this one."""
+
+    def full(_: str) -> str:
+        raise HashingUnavailable("hash queue full")
+
+    site.spy.rehash = True
+    monkeypatch.setattr(site.spy, "hash", full)
+    assert site.login("vera", "right vera").status_code == 200
+    assert site.used() == 0
+
+
+def test_a_rehash_never_undoes_a_change(site: Site) -> None:
+    """A password changed between the check and the rehash stays changed."""
+    vera = site.people.by_key["key-1"]
+    changed = site.spy.real.hash("new vera")
+    site.spy.rehash = True
+    site.spy.before = lambda: setattr(vera, "password_hash", changed)
+    as_found = replace(vera)
+    site.people.find = lambda _: as_found  # type: ignore[method-assign]
+    assert site.login("vera", "right vera").status_code == 200
+    assert vera.password_hash == changed
+
+
+def test_no_secret_in_what_a_traceback_shows(site: Site) -> None:
+    """Neither the guard's secret nor the store's address is in the repr of settings or state."""
+    shown = repr(site.state) + repr(site.state.settings)
+    assert SECRET not in shown
+    assert "valkey://" not in shown

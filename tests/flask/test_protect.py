@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -334,3 +335,64 @@ def test_late_init_app(bare_app: Flask, door: Door) -> None:
         assert answers == [401] * 5 + [429]
     finally:
         guard.close()
+
+
+def test_the_counted_name_is_told(own: Site) -> None:
+    """B157: a view can check the very account that was counted, whatever fields a request has."""
+    told: list[str | None] = []
+
+    @own.app.post("/told")
+    @own.auth.protect("login", account="username")
+    def tell() -> str:
+        told.append(current_attempt.account)
+        return ""
+
+    own.post("/told", data={"username": "Vera@example.test", "user": "omar"})
+    own.post("/told", data={"username": " Nobody "})
+    assert told == ["key-1", " Nobody "]
+
+
+def test_a_protection_lost_among_decorators_is_found(own: Site) -> None:
+    """AG022: protect() above another decorator above the route protects nothing, and says so."""
+
+    def audited(view: Callable[[], str]) -> Callable[[], str]:
+        @wraps(view)
+        def audit() -> str:
+            return view()
+
+        return audit
+
+    @own.auth.protect("login", account="username")
+    @audited
+    @own.app.post("/lost")
+    def lost() -> str:
+        return "in"
+
+    @own.app.post("/kept")
+    @audited
+    @own.auth.protect("login", account="username")
+    def kept() -> str:
+        return "in"
+
+    with pytest.raises(ConfigurationError, match=r"AG022 endpoint 'lost'"):
+        own.post("/kept", data={"username": "vera"})
+
+
+def test_a_second_extension_looks_over_its_views_too(own: Site) -> None:
+    """AG022: views that a second AuthGuard protects are looked over like the first one's."""
+    second = AuthGuard(own.app)
+
+    @second.protect("login", account="username")
+    @own.app.post("/lost")
+    def lost() -> str:
+        return "in"
+
+    with pytest.raises(ConfigurationError, match=r"AG022 endpoint 'lost'"):
+        own.post("/lost", data={"username": "vera"})
+
+
+def test_a_body_in_chunks_makes_a_get_an_attempt(own: Site, door: Door) -> None:
+    """A GET whose body comes in chunks is no mere look at the form: it is counted or refused."""
+    answer = own.browser().get("/door", headers={"Transfer-Encoding": "chunked"})
+    assert answer.status_code == 400
+    assert door.calls == 0

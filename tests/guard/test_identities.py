@@ -65,3 +65,11 @@ def test_an_action_whose_limits_never_apply_is_refused_loudly(
     """AG023: a policy that could refuse nobody is a configuration error, not an open door."""
     with pytest.raises(ConfigurationError, match=r"AG023 \[device\] limits"):
         guard_factory(policies=ACCOUNT_ONLY).attempt("device", account="vera")
+
+
+def test_without_a_client_a_success_forgives_nobody(guard_factory: Callable[..., Guard]) -> None:
+    """Rule 5: attempts of unknown clients are not one client's: only the own entry goes."""
+    guard = guard_factory(policies=ACCOUNT_ONLY)
+    guard.attempt("login", account="vera")
+    guard.attempt("login", account="vera").succeed()
+    assert guard.peek("login", account="vera").remaining == 4

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from authguard import Denied
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from authguard import Guard
     from tests.conftest import Clock
     from tests.lua.conftest import Door
 
@@ -172,3 +176,35 @@ def test_count_refused_is_not_a_way_round_the_limit(
     login.sign_in(client="203.0.113.9")
     login.fail(1, client="198.51.100.7")
     login.refusal(client="198.51.100.7")
+
+
+def test_a_refusal_under_a_lower_limit_lets_nothing_go(
+    guard_factory: Callable[..., Guard], clock: Clock
+) -> None:
+    """Rule 8: in a rolling deploy, refusals counted under 5 don't make room for more than 10."""
+    new, old = (
+        guard_factory(
+            clock=clock,
+            policies={
+                "login": {
+                    "limits": [
+                        {
+                            "name": "account",
+                            "by": ["account"],
+                            "sliding_log": rate,
+                            "count_refused": True,
+                        }
+                    ]
+                }
+            },
+        )
+        for rate in ("10/1h", "5/1h")
+    )
+    admitted = 0
+    for _ in range(20):
+        for guard in (*[new] * 10, old):
+            clock.advance(1)
+            with contextlib.suppress(Denied):
+                guard.attempt("login", account="vera")
+                admitted += 1
+    assert admitted == 10

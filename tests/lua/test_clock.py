@@ -111,6 +111,26 @@ def test_an_ended_lock_stays_ended(door: Callable[..., Door], clock: Clock, clea
     login.refusal()
 
 
+@pytest.mark.parametrize("refused_between", [False, True])
+def test_a_lifted_lock_under_a_clock_that_stepped_back(
+    door: Callable[..., Door], clock: Clock, refused_between: bool
+) -> None:
+    """Rule 7: the end of the lock before, put ahead by the step, drops nothing when it comes."""
+    login = door(("account", "3/2s", {"lockout": "3s"}), clock=clock)
+    login.fail(3)
+    clock.advance(3_100)
+    login.fail(2)
+    owner = login.attempt(client="198.51.100.7")
+    clock.advance(-1_000)
+    if refused_between:
+        login.refusal()
+    owner.succeed()
+    clock.advance(900)
+    assert login.used() >= 2
+    login.fail()
+    login.refusal()
+
+
 class Listening(ValkeyStore):
     """A store that notes the clock of every call."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,7 @@ def test_normalising_twice_equals_once_for_every_code_point() -> None:
         except InvalidInput:
             continue
         assert normalise_account(once) == once
+        assert unicodedata.is_normalized("NFKC", once)
 
 
 @given(st.text(max_size=260))
@@ -54,7 +56,8 @@ def test_any_text_is_normalised_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["", "   ", "\u3000", None, 5, True, ["vera"], b"vera", "a" * 255, "ve\x00ra", "ve\u200bra",
-     "ve\u00adra", "\ufeffvera", "ve\u202era", "\ud800", "a\nb"],
+     "ve\u00adra", "ve\u115fra", "ve\ufe0fra", "vera\u3164",
+     "ve\u034fra", "\ufeffvera", "ve\u202era", "\ud800", "a\nb"],
 )  # fmt: skip
 def test_a_name_that_is_none_is_refused(name: object) -> None:
     """A18, A25, A26, A27: empty, foreign, over-long, invisible or broken names share no key."""
@@ -125,10 +128,12 @@ def test_no_two_values_meet_in_one_pseudonym(one: tuple[str, str], other: tuple[
     assert (of(one) == of(other)) is (one == other) or None in (of(one), of(other))
 
 
-@pytest.mark.parametrize("secret", ["", "short", "x" * 64, b"", None, 5])
+@pytest.mark.parametrize(
+    "secret", ["", "short", "x" * 64, "ab" * 32, "changeme-changeme-0123456789abcdef", b"", None, 5]
+)
 def test_a_weak_secret_stops_the_start(secret: object) -> None:
     """A missing, short or one-character secret is a configuration error that names the mend."""
-    with pytest.raises(ConfigurationError, match=r"AG011 secret: .*secrets\.token_hex"):
+    with pytest.raises(ConfigurationError, match=r"AG011 secret: .*secrets\.token_urlsafe"):
         Pseudonyms(secret)  # type: ignore[arg-type]
 
 
