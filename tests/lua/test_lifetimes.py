@@ -190,13 +190,3 @@ def test_an_entry_never_counts_longer_by_the_clock_of_the_store(
     assert len(limiter_ms) >= 40
     for earlier, later in zip(limiter_ms, limiter_ms[20:], strict=False):
         assert later - earlier >= 1000
-
-
-def test_a_locked_log_lives_no_longer_than_its_lock(
-    door: Callable[..., Door], client: valkey.Valkey
-) -> None:
-    """Rule 8: the lock's end empties the log, so its key is gone by then."""
-    login = door(("account", "2/15m", {"lockout": "1m"}))
-    login.fail(2)
-    (log,) = [key for key in client.scan_iter() if not key.endswith(b"!")]
-    assert 0 < client.pttl(log) <= MINUTE

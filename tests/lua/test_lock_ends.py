@@ -157,28 +157,3 @@ def test_a_cleared_lock_was_an_episode(door: Callable[..., Door], clock: Clock) 
     assert lock_again(login) == 15 * MINUTE
     login.guard.clear("login", account="vera")
     assert lock_again(login) == HOUR
-
-
-def test_a_lifted_lock_leaves_the_episodes_before_it(
-    door: Callable[..., Door], clock: Clock
-) -> None:
-    """Rule 6: after a lift the next lock climbs from where the last real one left off."""
-    login = door(("account", "2/1m", {"lockout": ["1m", "2m", "4m"]}), clock=clock)
-    login.fail(2)
-    clock.advance(60_000)
-    login.fail(client=B)
-    login.sign_in(client=A)
-    assert not login.verdict().locked
-    assert login.fail(client=B).verdicts[0].reset_after_ms == 120_000
-
-
-def test_a_lift_after_its_lock_has_ended_takes_the_level_back(
-    door: Callable[..., Door], clock: Clock
-) -> None:
-    """Rule 6: a success that comes after its own lock's end takes that episode back too."""
-    login = door(("account", "2/1m", {"lockout": ["1m", "2m", "4m"]}), clock=clock)
-    login.fail(client=B)
-    slow = login.attempt()
-    clock.advance(70_000)
-    slow.succeed()
-    assert login.fail(2).verdicts[0].reset_after_ms == 60_000
