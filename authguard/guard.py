@@ -175,7 +175,7 @@ class Guard:
         A lock's level stays, until its quiet time has passed.
 
         Raises:
-            StoreUnavailable: If the store gave no clear answer; parts may have been cleared.
+            StoreUnavailable: If the store gave no clear answer; it may have cleared all the same.
             InvalidInput: If the account or the client can't be used.
             ConfigurationError: AG009, if the action has no policy.
         """

@@ -12,27 +12,24 @@
 -- Atomic because it is one script: no other attempt is looked at between asking and charging.
 
 local now, slack = clock(ARGV[1])
-local cost, id, specs = tonumber(ARGV[2]), ARGV[3], cjson.decode(ARGV[4])
+local cost, id = tonumber(ARGV[2]), ARGV[3]
+local limits = open_limits(cjson.decode(ARGV[4]), now, slack)
 
-local limits, refusals, at, admitted = {}, {}, 1, true
-for i, spec in ipairs(specs) do
-  local algorithm = algorithms[spec[1]]
-  limits[i] = algorithm.open(at, spec, now, slack)
-  at = at + limits[i].keys
-  refusals[i] = algorithm.refuses(limits[i], cost)
+local refusals, admitted = {}, true
+for i, limit in ipairs(limits) do
+  refusals[i] = limit.algorithm.refuses(limit, cost)
   admitted = admitted and not refusals[i]
 end
 
 local reply = { now, admitted and 1 or 0 }
-for i, spec in ipairs(specs) do
-  local algorithm = algorithms[spec[1]]
+for i, limit in ipairs(limits) do
   if admitted then
-    algorithm.charge(limits[i], cost, id)
+    limit.algorithm.charge(limit, cost, id)
   else
-    algorithm.refused(limits[i], cost)
-    refusals[i] = algorithm.refuses(limits[i], cost) -- counting a refusal can fill a log
+    limit.algorithm.refused(limit, cost)
+    refusals[i] = limit.algorithm.refuses(limit, cost) -- counting a refusal can fill a log
   end
-  local state, remaining, wait, reset = algorithm.verdict(limits[i], refusals[i], cost)
+  local state, remaining, wait, reset = limit.algorithm.verdict(limit, refusals[i], cost)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = state, remaining, wait, reset
 end

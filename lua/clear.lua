@@ -6,14 +6,10 @@
 -- cost    O(1) a limit
 
 local now, slack = clock(ARGV[1])
-local specs = cjson.decode(ARGV[2])
 
-local reply, at = {}, 1
-for _, spec in ipairs(specs) do
-  local algorithm = algorithms[spec[1]]
-  local limit = algorithm.open(at, spec, now, slack)
-  at = at + limit.keys
-  local freed, ended = algorithm.clear(limit)
+local reply = {}
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), now, slack)) do
+  local freed, ended = limit.algorithm.clear(limit)
   reply[#reply + 1], reply[#reply + 2] = freed, ended
 end
 return reply

@@ -5,18 +5,15 @@
 -- cost          as acquire.lua, without the copying
 
 local now, slack = clock(ARGV[1])
-local cost, specs = tonumber(ARGV[2]), cjson.decode(ARGV[3])
+local cost = tonumber(ARGV[2])
 
-local reply, at = { now, 1 }, 1
-for _, spec in ipairs(specs) do
-  local algorithm = algorithms[spec[1]]
-  local limit = algorithm.open(at, spec, now, slack)
-  at = at + limit.keys
-  local refuses = algorithm.refuses(limit, cost)
+local reply = { now, 1 }
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[3]), now, slack)) do
+  local refuses = limit.algorithm.refuses(limit, cost)
   if refuses then
     reply[2] = 0
   end
-  local state, remaining, wait, reset = algorithm.verdict(limit, refuses, cost)
+  local state, remaining, wait, reset = limit.algorithm.verdict(limit, refuses, cost)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = state, remaining, wait, reset
 end

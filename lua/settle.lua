@@ -9,17 +9,11 @@
 -- It names its own reservation: the second time it finds nothing and changes nothing.
 
 local now, slack = clock(ARGV[1])
-local set_at, id, cost, specs = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), cjson.decode(ARGV[5])
-
-local limits, at = {}, 1
-for i, spec in ipairs(specs) do -- all is read before the first write: an error leaves no half state
-  limits[i] = algorithms[spec[1]].open(at, spec, now, slack)
-  at = at + limits[i].keys
-end
+local set_at, id, cost = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
 local reply = {}
-for i, spec in ipairs(specs) do
-  local freed, lifted = algorithms[spec[1]].settle(limits[i], set_at, id, cost)
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[5]), now, slack)) do
+  local freed, lifted = limit.algorithm.settle(limit, set_at, id, cost)
   reply[#reply + 1], reply[#reply + 2] = freed, lifted
 end
 return reply

@@ -37,7 +37,8 @@ def script(verb: str, algorithms: frozenset[str]) -> Script:
     shared = dict.fromkeys(need for name in names for need in _NEEDS[name])
     chunks = [_chunk(name) for name in ("clock", *shared, *names)]
     table = ", ".join(f"{name} = {name}" for name in names)
-    text = "\n".join([*chunks, f"local algorithms = {{ {table} }}", _source(verb)])
+    algorithms_by_name = f"local algorithms = {{ {table} }}"
+    text = "\n".join([*chunks, algorithms_by_name, _chunk("open_limits"), _source(verb)])
     return Script(verb, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from authguard import StoreUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import valkey
 
     from tests.conftest import Clock
     from tests.lua.conftest import Door
@@ -70,3 +74,19 @@ def test_another_action_stays(
     login.guard.clear("login", account="vera", client=A)
     login.guard.clear("login", client=A)
     assert store() == before
+
+
+def test_an_error_leaves_no_half_cleared_state(
+    door: Callable[..., Door], clock: Clock, client: valkey.Valkey
+) -> None:
+    """A key of a wrong type ends a clear before it has emptied any log."""
+    login = door(*LIMITS, clock=clock)
+    login.fail(4)  # fills the account's log, so that a lock stands beside it
+    (lock,) = [key for key in client.scan_iter() if key.endswith(b"!")]
+    client.delete(lock)
+    logs = {key: client.get(key) for key in client.scan_iter()}
+    client.rpush(lock, "no lock")
+    with pytest.raises(StoreUnavailable):
+        login.guard.clear("login", account="vera", client=A)
+    client.delete(lock)
+    assert {key: client.get(key) for key in client.scan_iter()} == logs

@@ -51,6 +51,7 @@ def test_the_wheel_holds_the_lua_the_types_and_the_pages() -> None:
         "clear.lua",
         "sliding_log.lua",
         "lock.lua",
+        "open_limits.lua",
     }
     assert (package / "py.typed").is_file()
     assert list((package / "flask" / "templates").rglob("*.html"))
