@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from authguard._core.keys import Binding
     from authguard.decision import Cleared
     from authguard.limits import SlidingLog
     from authguard.stores.base import Store
@@ -75,7 +74,7 @@ class Guard:
         deadline_ms: int = 100,
     ) -> None:
         self.policies: Mapping[str, Policy] = load_policies(policies)
-        self._shapes: dict[tuple[str, frozenset[str]], Shape] = {}
+        self._shapes: dict[tuple[str, frozenset[str], str | None], Shape] = {}
         if store is None or store == "":
             raise ConfigurationError(
                 "AG010", "store", "missing", "write valkey://[user:password@]host:port/database"
@@ -120,12 +119,15 @@ class Guard:
                 applies to what is known.
             ValueError: If the cost is no whole number from 1, or more than a limit could admit.
         """
-        binding, pseudonyms = self._bind(action, account, client)
-        check_cost(cost, binding.shape)
-        client_pseudonym = pseudonyms.get("client")
-        tag = client_pseudonym[:3] if client_pseudonym else bytes(3)
+        subjects = self._subjects(action, account, client)
+        shape = self._applying(action, account, frozenset(subjects))
+        check_cost(cost, shape)
+        tag = subjects["client"][:3] if "client" in subjects else bytes(3)
         reservation = Reservation(
-            binding, tag + secrets.token_bytes(2), cost, knows_client=client_pseudonym is not None
+            shape.bind(subjects),
+            tag + secrets.token_bytes(2),
+            cost,
+            knows_client="client" in subjects,
         )
         try:
             decision = self._engine.store.run(reservation.acquire(self._engine.now_ms(now_ms)))
@@ -152,8 +154,10 @@ class Guard:
 
         The arguments and errors are those of :meth:`attempt`, without ``Denied``.
         """
-        binding, _ = self._bind(action, account, client, partial=True)
-        check_cost(cost, binding.shape)
+        subjects = self._subjects(action, account, client, partial=True)
+        shape = self._applying(action, account, frozenset(subjects))
+        check_cost(cost, shape)
+        binding = shape.bind(subjects)
         return self._engine.store.run(
             calls.peek(binding, cost=cost, now_ms=self._engine.now_ms(now_ms))
         )
@@ -179,10 +183,12 @@ class Guard:
             InvalidInput: If the account or the client can't be used.
             ConfigurationError: AG009, if the action has no policy.
         """
-        _, pseudonyms = self._bind(action, account, client, partial=True)
-        own = "account" if "account" in pseudonyms else None
-        shape = Shape.of(self.policy(action), frozenset(pseudonyms), only=own)
-        binding = shape.bind(pseudonyms)
+        subjects = self._subjects(action, account, client, partial=True)
+        parts = frozenset(subjects)
+        shape = self._applying(action, account, parts)
+        if "account" in parts:
+            shape = self._shape(action, parts, only="account")
+        binding = shape.bind(subjects)
         return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
 
     def limiter(self, limit: SlidingLog, *, name: str | None = None) -> Limiter:
@@ -227,29 +233,40 @@ class Guard:
             )
         return policy
 
-    def _bind(
+    def _subjects(
         self,
         action: str,
         account: str | _NoAccount | None,
         client: str | IPv4Address | IPv6Address | None,
         *,
         partial: bool = False,
-    ) -> tuple[Binding, dict[str, bytes]]:
-        """Name the keys of all limits that apply; an attempt must give what its limits count by."""
-        policy = self.policy(action)
+    ) -> dict[str, bytes]:
+        """Give the pseudonym of each known part; an attempt must give what its limits count by."""
+        parts = self.policy(action).parts
         of = self._engine.pseudonyms.of
-        pseudonyms = {"global": of("global", "")} if "global" in policy.parts else {}
-        needed = frozenset() if partial else policy.parts
+        subjects = {"global": of("global", "")} if "global" in parts else {}
+        needed = frozenset() if partial else parts
         if account is not NO_ACCOUNT and (account is not None or "account" in needed):
-            pseudonyms["account"] = of("account", normalise_account(account))
+            subjects["account"] = of("account", normalise_account(account))
         if client is not None or "client" in needed or "network" in needed:
             host, network = address_parts(client)
-            pseudonyms["client"] = of("client", host)
-            pseudonyms["network"] = of("network", network)
-        parts = frozenset(pseudonyms)
-        shape = self._shapes.get((action, parts))
+            subjects["client"] = of("client", host)
+            subjects["network"] = of("network", network)
+        return subjects
+
+    def _shape(self, action: str, parts: frozenset[str], only: str | None = None) -> Shape:
+        """Give the limits that apply when these parts are known; made once for all attempts."""
+        shape = self._shapes.get((action, parts, only))
         if shape is None:
-            shape = self._shapes[action, parts] = Shape.of(policy, parts)
+            shape = Shape.of(self.policy(action), parts, only)
+            self._shapes[action, parts, only] = shape
+        return shape
+
+    def _applying(
+        self, action: str, account: str | _NoAccount | None, parts: frozenset[str]
+    ) -> Shape:
+        """Give the same, and refuse loudly where nothing would be counted or shown."""
+        shape = self._shape(action, parts)
         if not shape.limits and account is not NO_ACCOUNT:
             raise ConfigurationError(
                 "AG023",
@@ -257,7 +274,7 @@ class Guard:
                 f"none applies: known is {', '.join(sorted(parts - {'global'})) or 'nothing'}",
                 "add a limit by account or client, or name what the limits count by",
             )
-        return shape.bind(pseudonyms), pseudonyms
+        return shape
 
 
 class Attempt:
@@ -287,6 +304,11 @@ class Attempt:
     def succeeded(self) -> bool:
         """Whether :meth:`succeed` was called."""
         return self._reservation.state == "succeeded"
+
+    @property
+    def pending(self) -> bool:
+        """Whether nothing has been said of it yet; left so, it is a counted failure."""
+        return self._reservation.state == "reserved"
 
     def succeed(self) -> None:
         """

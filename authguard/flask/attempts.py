@@ -46,7 +46,6 @@ class RequestAttempt:
         self.decision: Decision = attempt.decision
         self.account = account
         self._attempt = attempt
-        self._over = False
 
     @property
     def action(self) -> str:
@@ -55,18 +54,14 @@ class RequestAttempt:
 
     def succeed(self) -> None:
         """Say that the credential was proved; a second call changes nothing."""
-        if self._over:
+        if not self._attempt.pending:
             return
-        self._over = True
         self._attempt.succeed()
         if not self._attempt.settled and not self.decision.degraded:
             signals.send(signals.settle_failed, current_app_object(), action=self.action)
 
     def release(self) -> None:
         """Say that the credential was never looked at; never call it after it was."""
-        if self._over:
-            return
-        self._over = True
         self._attempt.release()
 
     def report_lock(self) -> None:

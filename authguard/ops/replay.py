@@ -26,7 +26,6 @@ from authguard.stores.valkey import ValkeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
 
     from authguard._core.calls import ScriptCall
     from authguard.decision import Decision
@@ -39,8 +38,8 @@ T = TypeVar("T")
 
 _ACTION: Final = "login"
 
-#: What a limit can count by where only the client is known.
-_CLIENT_PARTS: Final = frozenset({"client", "network", "global"})
+#: What a limit can count by that a log tells of.
+_TOLD_PARTS: Final = frozenset({"account", "client", "network", "global"})
 
 #: Nobody waits for a single decision of a replay, so a busy machine may take its time.
 _DEADLINE_MS: Final = 1000
@@ -81,19 +80,17 @@ def replay(
     count = ReplayCount()
     try:
         guard = Guard(store, secret=secrets.token_bytes(32), policies=policies)
-        if not _some_limit_counts_by(guard, {"account", *_CLIENT_PARTS}):
+        if not any(_TOLD_PARTS.issuperset(limit.by) for limit in guard.policy(_ACTION).limits):
             raise ConfigurationError(
                 "AG023",
                 f"[{_ACTION}] limits",
                 "none counts by account, client or network alone, and a log tells of nothing else",
                 "add one that does",
             )
-        nameless_charged = _some_limit_counts_by(guard, _CLIENT_PARTS)
         for sign_in in log.sign_ins:
             malformed = _is_malformed(sign_in.account)
-            charged = not malformed or nameless_charged
             for _ in range(sign_in.times):
-                refusal = _refusal(guard, sign_in, malformed=malformed) if charged else None
+                refusal = _refusal(guard, sign_in, malformed=malformed)
                 count.add(sign_in, refusal, malformed=malformed)
             if progress is not None:
                 progress(sign_in.times)
@@ -122,11 +119,6 @@ def _refusal(guard: Guard, sign_in: SignIn, *, malformed: bool) -> Decision | No
         if sign_in.succeeded:
             attempt.succeed()
     return None
-
-
-def _some_limit_counts_by(guard: Guard, parts: AbstractSet[str]) -> bool:
-    """Tell whether any limit applies where only these parts are known."""
-    return any(parts >= set(limit.by) for limit in guard.policy(_ACTION).limits)
 
 
 def _is_malformed(account: str) -> bool:
