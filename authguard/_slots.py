@@ -13,12 +13,13 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
+from authguard.checks import is_whole
 from authguard.errors import ConfigurationError, HashingUnavailable
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Slots", "is_whole"]
+__all__ = ["Slots"]
 
 
 class Slots:
@@ -131,11 +132,6 @@ class _Turn:
         self.came = threading.Lock()
         self.came.acquire()
         self.has_slot = False
-
-
-def is_whole(value: object, least: int) -> bool:
-    """Tell whether the value is an int (and no bool) of at least ``least``."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _cpus() -> int:

@@ -16,7 +16,14 @@ from typing import Final
 
 from authguard.errors import ConfigurationError, InvalidInput
 
-__all__ = ["Pseudonyms", "address_parts", "check_secret", "normalise_account"]
+__all__ = [
+    "Address",
+    "Pseudonyms",
+    "address_parts",
+    "check_secret",
+    "normalise_account",
+    "read_address",
+]
 
 #: Longest account name in characters: the longest e-mail address (RFC 5321: a path of 256 octets
 #: with its angle brackets).
@@ -78,6 +85,19 @@ def normalise_account(name: object) -> str:
     return text
 
 
+def read_address(text: str) -> Address:
+    """
+    Read an IP address without its zone, an IPv4-mapped IPv6 address as the IPv4 one it holds.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    ip = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        return ip.ipv4_mapped
+    return ip
+
+
 def address_parts(address: object) -> tuple[str, str]:
     """
     Give the client and the network that an address counts as.
@@ -91,11 +111,9 @@ def address_parts(address: object) -> tuple[str, str]:
     if not isinstance(address, str | Address):
         raise InvalidInput("client", "must be an IPv4 or IPv6 address")
     try:
-        ip = ipaddress.ip_address(str(address).partition("%")[0])
+        ip = read_address(str(address))
     except ValueError:
         raise InvalidInput("client", "must be an IPv4 or IPv6 address") from None
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
     if isinstance(ip, ipaddress.IPv4Address):
         return str(ip), _prefix(ip, 24)
     return _prefix(ip, 64), _prefix(ip, 48)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from authguard._core import calls
 from authguard._engine import check_cost
+from authguard.checks import is_unicode
 from authguard.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Limiter:
         return self._run(calls.clear(self._bind(key), now_ms=now_ms))
 
     def _bind(self, key: str) -> Binding:
-        if not isinstance(key, str) or any("\ud800" <= letter <= "\udfff" for letter in key):
+        if not isinstance(key, str) or not is_unicode(key):
             raise InvalidInput("key", "must be text of valid Unicode")
         pseudonym = self._engine.pseudonyms.of("key", key)
         return self._shape.bind({"account": pseudonym})

@@ -23,7 +23,8 @@ from argon2.exceptions import (
 )
 from argon2.low_level import error_to_str
 
-from authguard._slots import Slots, is_whole
+from authguard._slots import Slots
+from authguard.checks import is_unicode, is_whole
 from authguard.errors import ConfigurationError, HashingUnavailable, InvalidInput
 
 __all__ = ["MAX_PASSWORD_BYTES", "Passwords", "password_bytes"]
@@ -215,8 +216,7 @@ def password_bytes(password: object) -> bytes:
     # Before normalising, whose work grows with the square of a run of combining marks.
     if len(password) > MAX_PASSWORD_BYTES:
         raise InvalidInput("password", f"is longer than {MAX_PASSWORD_BYTES} bytes")
-    # Lone surrogates, looked for: the error that encode() would raise holds the password.
-    if any("\ud800" <= character <= "\udfff" for character in password):
+    if not is_unicode(password):
         raise InvalidInput("password", "is not valid Unicode text")
     secret = unicodedata.normalize("NFC", password).encode()
     if len(secret) > MAX_PASSWORD_BYTES:

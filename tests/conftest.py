@@ -43,6 +43,21 @@ def client(valkey_server: EmbeddedValkey) -> Iterator[valkey.Valkey]:
 
 
 @pytest.fixture
+def own_valkey() -> Iterator[EmbeddedValkey]:
+    """Run a server that a test may ill-treat."""
+    with embedded_valkey() as server:
+        yield server
+
+
+@pytest.fixture
+def own_client(own_valkey: EmbeddedValkey) -> Iterator[valkey.Valkey]:
+    """Give a plain client on the test's own server."""
+    with valkey.Valkey(port=own_valkey.port, socket_timeout=10) as plain:
+        yield plain
+        plain.connection_pool.disconnect()
+
+
+@pytest.fixture
 def guard_factory(valkey_url: str) -> Iterator[Callable[..., Guard]]:
     """Make guards on the session's server; they are closed after the test."""
     made: list[Guard] = []

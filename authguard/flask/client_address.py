@@ -8,21 +8,20 @@ what stands left of it came from the client and may say anything.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import re
 from typing import TYPE_CHECKING, Final
 
 from authguard.errors import InvalidInput
+from authguard.identity import read_address
 
 if TYPE_CHECKING:
     from authguard.flask.settings import Network
+    from authguard.identity import Address
 
 __all__ = ["client_address"]
 
 _log = logging.getLogger("authguard")
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # 203.0.113.9:443, [2001:db8::1]:443, [2001:db8::1]: the forms that carry a port or brackets.
 _WITH_PORT: Final = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<four>[0-9.]+))(?::[0-9]{1,5})?")
@@ -73,12 +72,9 @@ def _parse(item: str) -> Address | None:
     if with_port is not None:
         text = with_port["six"] or with_port["four"] or ""
     try:
-        address = ipaddress.ip_address(text.partition("%")[0])
+        return read_address(text)
     except ValueError:
         return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
 
 
 def _is_in(address: Address, networks: tuple[Network, ...]) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from authguard.checks import is_unicode
 from authguard.errors import InvalidInput
 from authguard.passwords import password_bytes
 
@@ -95,7 +96,7 @@ def _one(request: Request, body: Callable[[str], list[Any]], name: str, *, from_
         raise InvalidInput(name, "must be text")
     if not value:
         raise InvalidInput(name, "is missing")
-    if any("\ud800" <= character <= "\udfff" for character in value):
+    if not is_unicode(value):
         raise InvalidInput(name, "is not valid Unicode text")
     return value
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from authguard.checks import is_whole
 from authguard.errors import ConfigurationError
 from authguard.identity import check_secret
 
@@ -93,7 +94,7 @@ def _check_texts(named: Mapping[str, Any]) -> None:
 def _check_numbers(named: Mapping[str, Any]) -> None:
     for name, unit in (("deadline_ms", "milliseconds"), ("hash_slots", "hashes at a time")):
         value = named.get(name, 1)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not is_whole(value, 1):
             _fail("AG012", name, f"{value!r} is no number of {unit}", "write a whole number from 1")
 
 

@@ -10,14 +10,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-import valkey
 
 from authguard.flask import signals
 from authguard.testing import embedded_valkey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    import valkey
     from werkzeug.test import TestResponse
 
     from authguard.testing import EmbeddedValkey
@@ -25,24 +25,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddedValkey]:
-    """Run a server of one's own, to break."""
-    with embedded_valkey() as own:
-        yield own
-
-
-@pytest.fixture
-def plain(server: EmbeddedValkey) -> Iterator[valkey.Valkey]:
-    """Give a plain client on it."""
-    with valkey.Valkey(port=server.port, socket_timeout=10) as own:
-        yield own
-        own.connection_pool.disconnect()
-
-
-@pytest.fixture
-def broken(server: EmbeddedValkey, site_factory: Callable[..., Site]) -> Site:
+def broken(own_valkey: EmbeddedValkey, site_factory: Callable[..., Site]) -> Site:
     """Give a site on that server, with an unprotected page."""
-    site = site_factory(AUTHGUARD_STORE_URL=server.url, AUTHGUARD_DEADLINE_MS=2_000)
+    site = site_factory(AUTHGUARD_STORE_URL=own_valkey.url, AUTHGUARD_DEADLINE_MS=2_000)
     site.app.add_url_rule("/health", "health", lambda: "fine")
     return site
 
@@ -68,21 +53,21 @@ def assert_away(answer: TestResponse) -> None:
     assert "Set-Cookie" not in answer.headers
 
 
-def test_nothing_listens(broken: Site, server: EmbeddedValkey) -> None:
+def test_nothing_listens(broken: Site, own_valkey: EmbeddedValkey) -> None:
     """B048: with the store down 50 right passwords are 50 x 503, unchecked; then it is back."""
     assert broken.login("vera", "right vera").status_code == 200
-    kill(server)
+    kill(own_valkey)
     for _ in range(50):
         assert_away(broken.login("vera", "right vera"))
     assert len(broken.spy.checks) == 1
-    with embedded_valkey(port=server.port):
+    with embedded_valkey(port=own_valkey.port):
         assert broken.login("vera", "right vera").status_code == 200
         assert broken.login().status_code == 401
 
 
-def test_malformed_while_away(broken: Site, server: EmbeddedValkey) -> None:
+def test_malformed_while_away(broken: Site, own_valkey: EmbeddedValkey) -> None:
     """B048: a malformed request can't be charged either, so it is 503 too, as page and JSON."""
-    kill(server)
+    kill(own_valkey)
     assert_away(broken.post(json={}))
     page = broken.post(data={"identifier": "vera", "password": "right vera"})
     assert (page.status_code, page.mimetype) == (503, "text/html")
@@ -90,7 +75,7 @@ def test_malformed_while_away(broken: Site, server: EmbeddedValkey) -> None:
 
 
 def test_error_is_named_once(
-    broken: Site, server: EmbeddedValkey, caplog: pytest.LogCaptureFixture
+    broken: Site, own_valkey: EmbeddedValkey, caplog: pytest.LogCaptureFixture
 ) -> None:
     """B051: a clean 503, the reason once in log and signal, and other routes go on working."""
     reasons: list[str] = []
@@ -98,7 +83,7 @@ def test_error_is_named_once(
     def listen(_sender: object, *, action: str, reason: str) -> None:
         reasons.append(f"{action}: {reason}")
 
-    kill(server)
+    kill(own_valkey)
     with signals.store_unavailable.connected_to(listen):
         assert_away(broken.login())
     assert reasons == ["login: connection"]
@@ -108,18 +93,20 @@ def test_error_is_named_once(
 
 
 def test_paused_store(
-    server: EmbeddedValkey, site_factory: Callable[..., Site], record_property: Callable[..., None]
+    own_valkey: EmbeddedValkey,
+    site_factory: Callable[..., Site],
+    record_property: Callable[..., None],
 ) -> None:
     """A store that hangs is 503 by the deadline, and works again when it wakes."""
-    site = site_factory(AUTHGUARD_STORE_URL=server.url, AUTHGUARD_DEADLINE_MS=1_000)
+    site = site_factory(AUTHGUARD_STORE_URL=own_valkey.url, AUTHGUARD_DEADLINE_MS=1_000)
     assert site.login().status_code == 401
-    os.kill(server.pid, signal.SIGSTOP)
+    os.kill(own_valkey.pid, signal.SIGSTOP)
     try:
         began_s = time.monotonic()
         assert_away(site.login("vera", "right vera"))
         took_s = time.monotonic() - began_s
     finally:
-        os.kill(server.pid, signal.SIGCONT)
+        os.kill(own_valkey.pid, signal.SIGCONT)
     record_property("answered_after_s", took_s)
     assert took_s < 5  # a hung connection without a deadline would take for ever
     assert len(site.spy.checks) == 1
@@ -128,7 +115,7 @@ def test_paused_store(
 
 @pytest.mark.parametrize(("password", "status"), [("wrong", 401), ("right vera", 200)])
 def test_store_dies_in_between(
-    broken: Site, server: EmbeddedValkey, password: str, status: int
+    broken: Site, own_valkey: EmbeddedValkey, password: str, status: int
 ) -> None:
     """B050: if the store dies during the check the answer stands, and it is told once."""
     told: list[str] = []
@@ -136,52 +123,52 @@ def test_store_dies_in_between(
     def listen(_sender: object, *, action: str) -> None:
         told.append(action)
 
-    broken.spy.before = lambda: kill(server)
+    broken.spy.before = lambda: kill(own_valkey)
     with signals.settle_failed.connected_to(listen):
         assert broken.login("vera", password).status_code == status
     assert told == (["login"] if status == 200 else [])
 
 
 def test_charge_outlives_a_hang_in_between(
-    broken: Site, server: EmbeddedValkey, plain: valkey.Valkey
+    broken: Site, own_valkey: EmbeddedValkey, own_client: valkey.Valkey
 ) -> None:
     """B050: an attempt whose success could not be told stays counted when the store is back."""
     assert broken.login().status_code == 401
 
     def cut() -> None:
-        plain.config_set("maxclients", 1)
-        plain.client_kill_filter(_type="normal", skipme=True)
+        own_client.config_set("maxclients", 1)
+        own_client.client_kill_filter(_type="normal", skipme=True)
 
     broken.spy.before = cut
     assert broken.login("vera", "right vera").status_code == 200
-    plain.config_set("maxclients", 10_000)
+    own_client.config_set("maxclients", 10_000)
     assert broken.used() == 2
 
 
-def test_full_memory(broken: Site, plain: valkey.Valkey) -> None:
+def test_full_memory(broken: Site, own_client: valkey.Valkey) -> None:
     """B052: with its memory full the store refuses, half of nothing is written, and it goes on."""
     assert broken.statuses(3) == [401] * 3
-    plain.config_set("maxmemory-policy", "noeviction")
-    before = {key: plain.dump(key) for key in plain.scan_iter()}
-    plain.config_set("maxmemory", 1)
+    own_client.config_set("maxmemory-policy", "noeviction")
+    before = {key: own_client.dump(key) for key in own_client.scan_iter()}
+    own_client.config_set("maxmemory", 1)
     assert_away(broken.login("vera", "right vera"))
-    plain.config_set("maxmemory", 0)
-    assert {key: plain.dump(key) for key in plain.scan_iter()} == before
+    own_client.config_set("maxmemory", 0)
+    assert {key: own_client.dump(key) for key in own_client.scan_iter()} == before
     assert broken.used() == 3
     assert broken.statuses(3) == [401] * 2 + [429]
 
 
-def test_script_cache_lost(broken: Site, plain: valkey.Valkey) -> None:
+def test_script_cache_lost(broken: Site, own_client: valkey.Valkey) -> None:
     """B053: after SCRIPT FLUSH the next try counts exactly once, also under load."""
     assert broken.statuses(3) == [401] * 3
-    plain.script_flush()
+    own_client.script_flush()
     assert broken.statuses(3) == [401] * 2 + [429]
     assert broken.used() == 5
     over = threading.Event()
 
     def flush() -> None:
         while not over.is_set():
-            plain.script_flush()
+            own_client.script_flush()
 
     flusher = threading.Thread(target=flush)
     flusher.start()
@@ -195,25 +182,25 @@ def test_script_cache_lost(broken: Site, plain: valkey.Valkey) -> None:
     assert len(broken.spy.checks) == 5 + answers.count(401)
 
 
-def test_demoted_primary(broken: Site, plain: valkey.Valkey) -> None:
+def test_demoted_primary(broken: Site, own_client: valkey.Valkey) -> None:
     """B054: a server that became read-only is 503, and works at once when it is writable again."""
     assert broken.login().status_code == 401
-    plain.replicaof("127.0.0.1", "1")
+    own_client.replicaof("127.0.0.1", "1")
     assert_away(broken.login("vera", "right vera"))
-    plain.replicaof("NO", "ONE")
+    own_client.replicaof("NO", "ONE")
     assert broken.login("vera", "right vera").status_code == 200
 
 
 @pytest.mark.parametrize("content", ["list", "string"])
-def test_foreign_content(broken: Site, plain: valkey.Valkey, content: str) -> None:
+def test_foreign_content(broken: Site, own_client: valkey.Valkey, content: str) -> None:
     """A key that holds what no log can hold is no verdict: 503, and nothing is verified."""
     broken.login()
-    for key in list(plain.scan_iter()):
-        plain.delete(key)
+    for key in list(own_client.scan_iter()):
+        own_client.delete(key)
         if content == "list":
-            plain.rpush(key, "x")
+            own_client.rpush(key, "x")
         else:
-            plain.set(key, "no log of ours")
-        plain.expire(key, 100)
+            own_client.set(key, "no log of ours")
+        own_client.expire(key, 100)
     assert_away(broken.login("vera", "right vera"))
     assert len(broken.spy.checks) == 1

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-import valkey
 
 from authguard import StoreUnavailable
-from authguard.testing import embedded_valkey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +44,12 @@ def warm(guard: Guard, action: str = "login") -> None:
             return
 
 
+def keys_of(guard: Guard, account: str, client: str) -> tuple[str, ...]:
+    """Name the keys of a login, in the order of its limits; a lock stands behind its log."""
+    subjects = guard._subjects("login", account, client)
+    return guard._shape("login", frozenset(subjects)).bind(subjects).keys
+
+
 @contextmanager
 def stopped(server: EmbeddedValkey) -> Iterator[None]:
     """Stop a server's process in its tracks, its sockets open, for the length of a block."""
@@ -54,21 +58,6 @@ def stopped(server: EmbeddedValkey) -> Iterator[None]:
         yield
     finally:
         os.kill(server.pid, signal.SIGCONT)
-
-
-@pytest.fixture
-def own_valkey() -> Iterator[EmbeddedValkey]:
-    """Run a server that a test may ill-treat."""
-    with embedded_valkey() as server:
-        yield server
-
-
-@pytest.fixture
-def own_client(own_valkey: EmbeddedValkey) -> Iterator[valkey.Valkey]:
-    """Give a plain client on the test's own server."""
-    with valkey.Valkey(port=own_valkey.port, socket_timeout=10) as plain:
-        yield plain
-        plain.connection_pool.disconnect()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from authguard import Denied, SlidingLog
 
-from .conftest import VERA
+from .conftest import VERA, keys_of
 
 if TYPE_CHECKING:
     import valkey
@@ -33,7 +33,7 @@ def test_attempts_around_expiry_are_answered_and_every_key_expires(
         }
     }
     guard = guard_factory(policies=policy)
-    log, lock, client_log = guard._bind("login", VERA["account"], VERA["client"])[0].keys
+    log, lock, client_log = keys_of(guard, **VERA)
     longest_ms = {log: 1_000, lock: 2_000, client_log: 1_000}  # a lock is known for a quiet time
     ends = time.monotonic() + WORK_S
     admitted, refused, wrong = [], [], []

@@ -11,7 +11,7 @@ import pytest
 from authguard import StoreUnavailable
 from authguard.testing import embedded_valkey
 
-from .conftest import stopped, warm
+from .conftest import keys_of, stopped, warm
 from .wire import CLOSE, Wire, free_port
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _assert_nothing_leaks(error: BaseException, guard: Guard, logged: str) -> No
     for one in chain:
         texts += [str(one), repr(one), repr(one.args)]
     texts.append("".join(traceback.format_exception(error)))
-    keys = guard._bind("login", ACCOUNT, CLIENT)[0].keys
+    keys = keys_of(guard, ACCOUNT, CLIENT)
     digests = [key.removeprefix("rl:v1:").rstrip("!") for key in keys]
     for text in texts:
         for secret in (PASSWORD, SECRET, ACCOUNT, "lindqvist", CLIENT, "203.0.113", *digests):

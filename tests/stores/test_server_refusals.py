@@ -8,12 +8,11 @@ import pytest
 
 from authguard import Denied
 
-from .conftest import VERA
+from .conftest import VERA, keys_of
 
 if TYPE_CHECKING:
     import valkey
 
-    from authguard import Guard
     from authguard.testing import EmbeddedValkey
 
     from .conftest import Guards, Outage
@@ -27,11 +26,6 @@ def dump(client: valkey.Valkey) -> dict[bytes, bytes]:
     return {key: client.dump(key) for key in client.scan_iter()}
 
 
-def login_keys(guard: Guard) -> tuple[str, ...]:
-    """Name every log and lock that a login of vera touches."""
-    return guard._bind("login", VERA["account"], VERA["client"])[0].keys
-
-
 @pytest.mark.parametrize("planted", ["a list", "a wrong length"])
 def test_a_foreign_value_on_any_key_charges_nothing(
     client: valkey.Valkey, guard_factory: Guards, outage: Outage, planted: str
@@ -39,7 +33,7 @@ def test_a_foreign_value_on_any_key_charges_nothing(
     """What isn't a log refuses, wherever among the keys it lies, and all other keys stay as is."""
     guard = guard_factory(deadline_ms=DEADLINE_MS)
     guard.attempt("login", **VERA)
-    keys = login_keys(guard)
+    keys = keys_of(guard, **VERA)
     assert len(keys) == 8
     for key in keys:
         kept = client.dump(key)

@@ -13,7 +13,7 @@ from authguard import Denied, SlidingLog, StoreUnavailable
 from authguard.stores.memory import MemoryStore
 from authguard.stores.valkey import ValkeyStore
 
-from .conftest import VERA, warm
+from .conftest import VERA, keys_of, warm
 from .wire import Wire, honest
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_a_waiting_thread_gets_the_place_of_one_that_failed(
     store = ValkeyStore(own_valkey.url, deadline_ms=PATIENT_MS, connections=1)
     guard = guard_factory(store=store)
     warm(guard)
-    log = guard._bind("login", VERA["account"], VERA["client"])[0].keys[0]
+    log = keys_of(guard, **VERA)[0]
     own_client.rpush(log, "no log")
     for _ in range(20):
         try:

@@ -1,0 +1,19 @@
+"""Checks of single values that several rooms need."""
+
+from __future__ import annotations
+
+__all__ = ["is_unicode", "is_whole"]
+
+
+def is_whole(value: object, least: int) -> bool:
+    """Tell whether the value is an int (and no bool) of at least ``least``."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_unicode(text: str) -> bool:
+    """
+    Tell whether the text holds no lone surrogate.
+
+    Looked for rather than tried, since the error that ``encode()`` would raise holds the text.
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in text)
