@@ -10,25 +10,30 @@ from authguard.errors import (
     AuthguardError,
     ConfigurationError,
     Denied,
+    Denylisted,
     HashingUnavailable,
     InvalidInput,
     StoreUnavailable,
     Unavailable,
 )
 from authguard.guard import NO_ACCOUNT, Attempt, Guard
+from authguard.identity import AccountKey
 from authguard.limiter import Limiter
 from authguard.limits import SlidingLog
 from authguard.passwords import Passwords
-from authguard.policy import Policy, PolicyLimit, default_policies, load_policies
+from authguard.policy import Policy, PolicyLimit
+from authguard.policy_file import default_policies, load_policies
 
 __all__ = [
     "NO_ACCOUNT",
+    "AccountKey",
     "Attempt",
     "AuthguardError",
     "Cleared",
     "ConfigurationError",
     "Decision",
     "Denied",
+    "Denylisted",
     "Guard",
     "HashingUnavailable",
     "InvalidInput",

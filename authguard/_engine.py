@@ -24,12 +24,12 @@ class Engine:
 
     Attributes:
         store: Runs the calls.
-        pseudonyms: Names what is counted.
+        pseudonyms: Names what is counted, by secret, newest first.
         clock: Gives milliseconds since the epoch; ``None``: the store's own clock counts.
     """
 
     store: Store
-    pseudonyms: Pseudonyms
+    pseudonyms: tuple[Pseudonyms, ...]
     clock: Callable[[], int] | None
 
     def now_ms(self, passed: int | None) -> int | None:

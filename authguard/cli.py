@@ -23,7 +23,7 @@ from authguard.ops.printable import printable
 from authguard.ops.replay import replay
 from authguard.ops.replay_table import replay_table
 from authguard.ops.sshd_log import UnreadableLogError, read_sshd_log
-from authguard.policy import default_policies, load_policies
+from authguard.policy_file import default_policies, load_policies
 from authguard.testing import embedded_valkey
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ Every error authguard raises, in one tree.
     ├── ConfigurationError      a setting or policy is wrong: the start is refused
     ├── InvalidInput            a value of the request can't be used: HTTP 400
     ├── Denied                  a limit or lock refuses the attempt: HTTP 429
+    │   └── Denylisted          the client's address is on the denylist: HTTP 403
     └── Unavailable             no verdict can be given now: HTTP 503
         ├── StoreUnavailable    the store gave no clear verdict in time
         └── HashingUnavailable  no password hash could be computed in time
@@ -16,15 +17,13 @@ No message ever holds a raw identifier, a password, a code or a secret.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from authguard.decision import Decision
+from authguard.decision import Decision, Verdict
 
 __all__ = [
     "AuthguardError",
     "ConfigurationError",
     "Denied",
+    "Denylisted",
     "HashingUnavailable",
     "InvalidInput",
     "StoreUnavailable",
@@ -94,6 +93,28 @@ class Denied(AuthguardError):
     def retry_after(self) -> int:
         """Whole seconds until the same attempt would be admitted, at least 1."""
         return self.decision.retry_after
+
+
+class Denylisted(Denied):
+    """
+    The client's address is on the denylist; nothing was asked of the store.
+
+    There is no wait that would end it: ``retry_after`` is a day, for clients that must have one.
+    """
+
+    def __init__(self, action: str) -> None:
+        day_ms = 86_400_000
+        verdict = Verdict(
+            name="denylist",
+            limit=0,
+            refuses=True,
+            locked=False,
+            lock_set=False,
+            remaining=0,
+            retry_after_ms=day_ms,
+            reset_after_ms=day_ms,
+        )
+        super().__init__(Decision(action, allowed=False, verdicts=(verdict,), now_ms=0))
 
 
 class Unavailable(AuthguardError):

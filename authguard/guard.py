@@ -9,25 +9,35 @@ from __future__ import annotations
 
 import logging
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from authguard._core import calls
 from authguard._core.attempt import Reservation
 from authguard._core.keys import Shape
 from authguard._engine import Engine, check_cost
+from authguard._subjects import NO_ACCOUNT, Subjects
 from authguard.decision import Decision
-from authguard.errors import ConfigurationError, Denied, HashingUnavailable, StoreUnavailable
-from authguard.identity import Pseudonyms, address_parts, normalise_account
+from authguard.errors import (
+    ConfigurationError,
+    Denied,
+    Denylisted,
+    HashingUnavailable,
+    StoreUnavailable,
+)
 from authguard.limiter import Limiter
-from authguard.policy import Policy, PolicyLimit, load_policies
+from authguard.policy import PARTS, Policy, PolicyLimit
+from authguard.policy_file import load_policies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from ipaddress import IPv4Address, IPv6Address
     from pathlib import Path
     from types import TracebackType
 
+    from authguard._subjects import Known, NoAccount
     from authguard.decision import Cleared
+    from authguard.identity import AccountKey, Email, Normaliser, Phone
     from authguard.limits import SlidingLog
     from authguard.stores.base import Store
 
@@ -35,17 +45,8 @@ __all__ = ["NO_ACCOUNT", "Attempt", "Guard"]
 
 _log = logging.getLogger("authguard")
 
-
-class _NoAccount:
-    """The type of :data:`NO_ACCOUNT`."""
-
-    def __repr__(self) -> str:
-        return "NO_ACCOUNT"
-
-
-#: The request names no usable account: only limits by other parts are charged. For malformed
-#: input, so that it costs its sender and nobody else.
-NO_ACCOUNT: Final = _NoAccount()
+#: A client without an address still has a tag: three zero bytes, under which nothing is forgiven.
+_NO_TAG: Final = bytes(3)
 
 
 class Guard:
@@ -54,27 +55,43 @@ class Guard:
 
     Args:
         store: ``valkey://host:port/db``, or a store of one's own.
-        secret: At least 32 random bytes; keys in the store are HMACs under it.
+        secret: At least 32 random bytes; keys in the store are HMACs under it. Or a list of
+            secrets, the newest first: while an old one is still listed every limit is counted
+            under both, so that a change of secrets gives nobody a fresh budget.
         policies: A TOML file's path or the same as a mapping, over the default profile.
         clock: Gives milliseconds since the epoch, for tests and replays; without one the
             store's own clock counts, as it must in production.
         deadline_ms: Longest time of one decision, in milliseconds.
+        normalise: Gives the one spelling of an account's name; one of
+            :mod:`authguard.identity.accounts`, or a function of the app's own. By default NFKC and
+            casefold.
+        resolve: Turns whatever was typed (username, e-mail, phone) into the account's one key, or
+            gives None for what names nobody. Names it does not know count as they are spelt.
+        prefixes: How many bits of an address count as one ``client`` and one ``network``, each for
+            IPv4 and IPv6: ``{"client": (32, 64), "network": (24, 48)}`` where nothing is said.
+        allowlist: Networks whose limits by address don't apply; those by account do.
+        denylist: Networks that are refused whatever they ask.
 
     Raises:
-        ConfigurationError: AG001 to AG012, naming the setting and the mend.
+        ConfigurationError: AG001 to AG012, AG017, AG018, AG025, naming the setting and the mend.
     """
 
     def __init__(
         self,
         store: str | Store,
         *,
-        secret: str | bytes,
+        secret: str | bytes | Sequence[str | bytes],
         policies: str | Path | Mapping[str, Any] | None = None,
         clock: Callable[[], int] | None = None,
         deadline_ms: int = 100,
+        normalise: Callable[[str], str] | None = None,
+        resolve: Callable[[str], str | None] | None = None,
+        prefixes: Mapping[str, tuple[int, int]] | None = None,
+        allowlist: Sequence[str] = (),
+        denylist: Sequence[str] = (),
     ) -> None:
         self.policies: Mapping[str, Policy] = load_policies(policies)
-        self._shapes: dict[tuple[str, frozenset[str], str | None], Shape] = {}
+        self._shapes: dict[tuple[str, frozenset[str], str | None, bool], Shape] = {}
         if store is None or store == "":
             raise ConfigurationError(
                 "AG010", "store", "missing", "write valkey://[user:password@]host:port/database"
@@ -83,17 +100,47 @@ class Guard:
             from authguard.stores.valkey import ValkeyStore  # noqa: PLC0415 (only if it is used)
 
             store = ValkeyStore(store, deadline_ms=deadline_ms)
-        self._engine = Engine(store, Pseudonyms(secret), clock)
+        self._subjects = Subjects(
+            self.policies,
+            secret=secret,
+            normalise=normalise,
+            resolve=resolve,
+            prefixes=prefixes,
+            allowlist=allowlist,
+            denylist=denylist,
+        )
+        self._engine = Engine(store, self._subjects.pseudonyms, clock)
         for policy in self.policies.values():
             for warning in policy.warnings:
                 _log.warning("%s", warning)
+
+    @property
+    def normalise(self) -> Normaliser:
+        """Gives the one spelling of a name; for sign-up, so that names are stored as they count."""
+        return self._subjects.normalise
+
+    def account_key(self, account: str) -> AccountKey:
+        """
+        Give the one key under which an account counts, whatever it was called by.
+
+        Pass it on as ``account``, and ``resolve`` is not asked again.
+
+        Args:
+            account: What was typed.
+
+        Raises:
+            InvalidInput: It can't be the name of an account.
+            ConfigurationError: AG026, if ``resolve`` gave something that is no key.
+        """
+        return self._subjects.account_key(account)
 
     def attempt(
         self,
         action: str,
         *,
-        account: str | _NoAccount | None = None,
+        account: str | NoAccount | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
+        destination: str | Email | Phone | None = None,
         cost: int = 1,
         now_ms: int | None = None,
     ) -> Attempt:
@@ -107,27 +154,31 @@ class Guard:
             action: The policy's name, such as ``login``.
             account: The claimed account in any spelling, or :data:`NO_ACCOUNT`.
             client: The client's IP address.
+            destination: Where a message would go: an e-mail address, or a phone number with its
+                ``+``. Limits by ``destination`` and ``number_range`` apply where it is given.
             cost: Places it takes in each log, a whole number from 1.
             now_ms: A replay's clock, in milliseconds since the epoch; never from a request.
 
         Raises:
             Denied: If a limit or lock refuses; nothing was charged, save in limits with
-                ``count_refused``.
+                ``count_refused``. ``Denylisted``, if the client is on the denylist: the store was
+                not asked.
             StoreUnavailable: If the store gave no clear verdict in time.
-            InvalidInput: If the account or the client can't be used.
+            InvalidInput: If the account, the client or the destination can't be used.
             ConfigurationError: AG009, if the action has no policy; AG023, if none of its limits
-                applies to what is known.
+                applies to what is known; AG026, for what ``resolve`` gave.
             ValueError: If the cost is no whole number from 1, or more than a limit could admit.
         """
-        subjects = self._subjects(action, account, client)
-        shape = self._applying(action, account, frozenset(subjects))
+        known = self._known(action, account, client, destination)
+        if known.denylisted:
+            raise Denylisted(action)
+        shape = self._applying(action, account, known)
         check_cost(cost, shape)
-        tag = subjects["client"][:3] if "client" in subjects else bytes(3)
         reservation = Reservation(
-            shape.bind(subjects),
-            tag + secrets.token_bytes(2),
+            shape.bind(*known.pseudonyms),
+            (known.client_tag or _NO_TAG) + secrets.token_bytes(2),
             cost,
-            knows_client="client" in subjects,
+            knows_client=known.client_tag is not None,
         )
         try:
             decision = self._engine.store.run(reservation.acquire(self._engine.now_ms(now_ms)))
@@ -144,8 +195,9 @@ class Guard:
         self,
         action: str,
         *,
-        account: str | _NoAccount | None = None,
+        account: str | NoAccount | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
+        destination: str | Email | Phone | None = None,
         cost: int = 1,
         now_ms: int | None = None,
     ) -> Decision:
@@ -154,10 +206,12 @@ class Guard:
 
         The arguments and errors are those of :meth:`attempt`, without ``Denied``.
         """
-        subjects = self._subjects(action, account, client, partial=True)
-        shape = self._applying(action, account, frozenset(subjects))
+        known = self._known(action, account, client, destination, partial=True)
+        if known.denylisted:
+            return Denylisted(action).decision
+        shape = self._applying(action, account, known)
         check_cost(cost, shape)
-        binding = shape.bind(subjects)
+        binding = shape.bind(*known.pseudonyms)
         return self._engine.store.run(
             calls.peek(binding, cost=cost, now_ms=self._engine.now_ms(now_ms))
         )
@@ -166,8 +220,9 @@ class Guard:
         self,
         action: str,
         *,
-        account: str | _NoAccount | None = None,
+        account: str | NoAccount | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
+        destination: str | Email | Phone | None = None,
         now_ms: int | None = None,
     ) -> Cleared:
         """
@@ -180,15 +235,14 @@ class Guard:
 
         Raises:
             StoreUnavailable: If the store gave no clear answer; it may have cleared all the same.
-            InvalidInput: If the account or the client can't be used.
+            InvalidInput: If the account, the client or the destination can't be used.
             ConfigurationError: AG009, if the action has no policy.
         """
-        subjects = self._subjects(action, account, client, partial=True)
-        parts = frozenset(subjects)
-        shape = self._applying(action, account, parts)
-        if "account" in parts:
-            shape = self._shape(action, parts, only="account")
-        binding = shape.bind(subjects)
+        known = self._known(action, account, client, destination, partial=True)
+        shape = self._applying(action, account, replace(known, allowlisted=False))
+        if "account" in known.subjects:
+            shape = self._shape(action, known.subjects, only="account")
+        binding = shape.bind(*known.pseudonyms)
         return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
 
     def limiter(self, limit: SlidingLog, *, name: str | None = None) -> Limiter:
@@ -203,7 +257,12 @@ class Guard:
         own = name or f"{limit.algorithm} {limit.limit}/{limit.window_ms}"
         bound = PolicyLimit(own, ("account",), limit)
         return Limiter(
-            self._engine, Shape.of(Policy(f"limiter {own}", (bound,)), frozenset({"account"}))
+            self._engine,
+            Shape.of(
+                Policy(f"limiter {own}", (bound,)),
+                frozenset({"account"}),
+                secrets=len(self._engine.pseudonyms),
+            ),
         )
 
     def close(self) -> None:
@@ -233,45 +292,54 @@ class Guard:
             )
         return policy
 
-    def _subjects(
+    def _known(
         self,
         action: str,
-        account: str | _NoAccount | None,
+        account: str | NoAccount | None,
         client: str | IPv4Address | IPv6Address | None,
+        destination: str | Email | Phone | None,
         *,
         partial: bool = False,
-    ) -> dict[str, bytes]:
-        """Give the pseudonym of each known part; an attempt must give what its limits count by."""
-        parts = self.policy(action).parts
-        of = self._engine.pseudonyms.of
-        subjects = {"global": of("global", "")} if "global" in parts else {}
-        needed = frozenset() if partial else parts
-        if account is not NO_ACCOUNT and (account is not None or "account" in needed):
-            subjects["account"] = of("account", normalise_account(account))
-        if client is not None or "client" in needed or "network" in needed:
-            host, network = address_parts(client)
-            subjects["client"] = of("client", host)
-            subjects["network"] = of("network", network)
-        return subjects
+    ) -> Known:
+        """Read who is asking; an attempt must give what its limits count by."""
+        return self._subjects.known(
+            self.policy(action),
+            account=account,
+            client=client,
+            destination=destination,
+            partial=partial,
+        )
 
-    def _shape(self, action: str, parts: frozenset[str], only: str | None = None) -> Shape:
-        """Give the limits that apply when these parts are known; made once for all attempts."""
-        shape = self._shapes.get((action, parts, only))
+    def _shape(
+        self,
+        action: str,
+        subjects: frozenset[str],
+        *,
+        only: str | None = None,
+        by_address: bool = True,
+    ) -> Shape:
+        """Give the limits that apply to what is known; made once for all attempts."""
+        shape = self._shapes.get((action, subjects, only, by_address))
         if shape is None:
-            shape = Shape.of(self.policy(action), parts, only)
-            self._shapes[action, parts, only] = shape
+            shape = Shape.of(
+                self.policy(action),
+                subjects,
+                secrets=len(self._subjects.pseudonyms),
+                only=only,
+                by_address=by_address,
+            )
+            self._shapes[action, subjects, only, by_address] = shape
         return shape
 
-    def _applying(
-        self, action: str, account: str | _NoAccount | None, parts: frozenset[str]
-    ) -> Shape:
+    def _applying(self, action: str, account: str | NoAccount | None, known: Known) -> Shape:
         """Give the same, and refuse loudly where nothing would be counted or shown."""
-        shape = self._shape(action, parts)
-        if not shape.limits and account is not NO_ACCOUNT:
+        shape = self._shape(action, known.subjects, by_address=not known.allowlisted)
+        if not shape.limits and account is not NO_ACCOUNT and not known.allowlisted:
+            parts = sorted(known.subjects.intersection(PARTS) - {"global"})
             raise ConfigurationError(
                 "AG023",
                 f"[{action}] limits",
-                f"none applies: known is {', '.join(sorted(parts - {'global'})) or 'nothing'}",
+                f"none applies: known is {', '.join(parts) or 'nothing'}",
                 "add a limit by account or client, or name what the limits count by",
             )
         return shape

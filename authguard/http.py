@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from authguard.errors import InvalidInput, Unavailable
     from authguard.policy import Policy
 
-__all__ = ["Answer", "cross_origin", "malformed", "refused", "unauthenticated", "unavailable"]
+__all__ = [
+    "Answer",
+    "cross_origin",
+    "denylisted",
+    "malformed",
+    "refused",
+    "unauthenticated",
+    "unavailable",
+]
 
 _TYPES: Final = "https://iana.org/assignments/http-problem-types#"
 _NO_STORE: Final = ("Cache-Control", "no-store")
@@ -126,10 +134,14 @@ def malformed(error: InvalidInput, status: int = 400) -> Answer:
 
 def cross_origin() -> Answer:
     """Answer 403: another site's page sent this form."""
-    body = {
-        "type": "about:blank",
-        "title": "Forbidden",
-        "status": 403,
-        "detail": "This request came from another site.",
-    }
+    return _forbidden("This request came from another site.")
+
+
+def denylisted() -> Answer:
+    """Answer 403: the client's address is on the denylist. No wait would change that."""
+    return _forbidden("This is not possible from your address.")
+
+
+def _forbidden(detail: str) -> Answer:
+    body = {"type": "about:blank", "title": "Forbidden", "status": 403, "detail": detail}
     return Answer(403, (_PROBLEM, _NO_STORE), body)

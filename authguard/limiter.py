@@ -58,8 +58,7 @@ class Limiter:
     def _bind(self, key: str) -> Binding:
         if not isinstance(key, str) or not is_unicode(key):
             raise InvalidInput("key", "must be text of valid Unicode")
-        pseudonym = self._engine.pseudonyms.of("key", key)
-        return self._shape.bind({"account": pseudonym})
+        return self._shape.bind(*({"account": of.of("key", key)} for of in self._engine.pseudonyms))
 
     def _run(self, call: calls.ScriptCall[T]) -> T:
         return self._engine.store.run(call)

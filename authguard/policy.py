@@ -1,26 +1,21 @@
 """
 Policies: an action's limits, each bound to what it counts by, and its outage rule.
 
-Limits are data: the same TOML is read by :class:`authguard.Guard`, the demo and the command
-line. A table replaces the default profile's table for that action whole.
+Limits are data; :mod:`authguard.policy_file` reads the TOML.
 """
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
 
 from authguard.errors import ConfigurationError
-from authguard.limits import SlidingLog
+from authguard.identity.addresses import check_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from authguard.limits import SlidingLog
 
-__all__ = ["PARTS", "Policy", "PolicyLimit", "default_policies", "load_policies"]
+__all__ = ["ADDRESS_PARTS", "PARTS", "Policy", "PolicyLimit"]
 
 #: What a limit can count by, in the order in which several of them form one key. The first one
 #: present decides which group of keys a limit belongs to.
@@ -35,21 +30,12 @@ PARTS: Final = (
     "global",
 )
 
-_SLIDING_LOG_KEYS = ("name", "by", "sliding_log", "lockout", "forgive", "count_refused")
+#: The parts that an address gives, and a prefix length can be set for.
+ADDRESS_PARTS: Final = ("client", "network")
+
 #: Actions that check credentials or send secrets, where an outage must not open the door.
 _CREDENTIALS: Final = frozenset(
     {"login", "password.forgot", "password.reset", "otp.send", "otp.verify", "unlock"}
-)
-
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
-_ACTION = re.compile(r"[a-z][a-z0-9_-]{0,31}(\.[a-z][a-z0-9_-]{0,31}){0,3}", re.ASCII)
-_LATER = (
-    "fixed_window",
-    "sliding_window_counter",
-    "token_bucket",
-    "leaky_bucket",
-    "cooldown",
-    "distinct",
 )
 
 
@@ -62,14 +48,47 @@ class PolicyLimit:
         name: Its name, unique in the policy; shown to operators, never to a client.
         by: What it counts by, in the order of :data:`PARTS`; several together form one key.
         algorithm: How it counts.
+        ipv4_prefix: Leading bits of an IPv4 address that this limit counts as one client or
+            network, 1 to 32; None: as the guard's setting says.
+        ipv6_prefix: The same of an IPv6 address, 1 to 128.
+        where: The table it stands in, for errors.
+        subjects: What is looked up for its key: ``by``, an address with its own lengths apart.
+
+    Raises:
+        ConfigurationError: AG005, if nothing can be counted by that; AG025, for a wrong length.
     """
 
     name: str
     by: tuple[str, ...]
     algorithm: SlidingLog
+    ipv4_prefix: int | None = None
+    ipv6_prefix: int | None = None
+    where: InitVar[str | None] = None
+    subjects: tuple[str, ...] = field(init=False, default=(), compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "by", _by(self.by, f"limit {self.name!r}"))
+    def __post_init__(self, where: str | None) -> None:
+        where = where or f"limit {self.name!r}"
+        by = check_by(self.by, where)
+        lengths = {"ipv4_prefix": (self.ipv4_prefix, 32), "ipv6_prefix": (self.ipv6_prefix, 128)}
+        given = [key for key, (length, _) in lengths.items() if length is not None]
+        for key in given:
+            check_prefix(*lengths[key], f"{where}.{key}")
+        if given and len(set(by).intersection(ADDRESS_PARTS)) != 1:
+            raise ConfigurationError(
+                "AG025",
+                f"{where}.{given[0]}",
+                f"there is not one address to cut in by = {list(by)}",
+                "use it with client or with network",
+            )
+        rung = f"/{self.ipv4_prefix or ''}/{self.ipv6_prefix or ''}" if given else ""
+        subjects = tuple(part + rung if part in ADDRESS_PARTS else part for part in by)
+        object.__setattr__(self, "by", by)
+        object.__setattr__(self, "subjects", subjects)
+
+    @property
+    def by_address_alone(self) -> bool:
+        """Whether it counts by nothing but an address."""
+        return set(self.by).issubset(ADDRESS_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,186 +154,13 @@ class Policy:
                 )
 
 
-# The default profile. Sources: OWASP WSTG-ATHN-03 (lock after 3 to 5 typical tries, unlock after
-# 10 to 15 minutes); NIST SP 800-63B-4 section 3.2.2 (at most 100 failures for an account, made
-# here a 30-day log that no success refills); an office of 600 sign-ins in 15 minutes with 5 %
-# typing errors behind one address makes 30 failures; networks get four times a client's.
-_DEFAULT_PROFILE: Final = """
-[login]
-outage = "deny"
-limits = [
-  { name = "pair",       by = ["account", "client"], sliding_log = "5/15m" },
-  { name = "account",    by = ["account"], sliding_log = "10/15m", lockout = ["15m", "1h", "24h"] },
-  { name = "day",        by = ["account"], sliding_log = "20/24h" },
-  { name = "month",      by = ["account"], sliding_log = "100/30d" },
-  { name = "client",     by = ["client"],  sliding_log = "30/15m" },
-  { name = "client-day", by = ["client"],  sliding_log = "150/24h" },
-  { name = "network",    by = ["network"], sliding_log = "120/15m" },
-  { name = "device",     by = ["device"],  sliding_log = "5/15m" },
-]
-"""
-
-#: Profiles by name, each as the TOML that a policy file would hold.
-PROFILES: Final[Mapping[str, str]] = {"default": _DEFAULT_PROFILE}
-
-
-def default_policies(profile: str = "default") -> dict[str, Policy]:
+def check_by(by: object, where: str) -> tuple[str, ...]:
     """
-    Give the policies of a named profile.
+    Give what a limit counts by in the order of :data:`PARTS`.
 
     Raises:
-        ConfigurationError: AG009, if there is no such profile.
+        ConfigurationError: AG004, if it is missing; AG005, if nothing can be counted by that.
     """
-    if profile not in PROFILES:
-        raise ConfigurationError(
-            "AG009", "profile", f"there is no {profile!r}", f"take one of: {', '.join(PROFILES)}"
-        )
-    return _read(tomllib.loads(PROFILES[profile]))
-
-
-def load_policies(
-    source: str | Path | Mapping[str, Any] | None = None, *, profile: str = "default"
-) -> dict[str, Policy]:
-    """
-    Read policies over those of a profile; a table replaces its action's whole.
-
-    Args:
-        source: A TOML file's path, the same as a mapping, or ``None`` for the profile alone.
-            Values of a mapping may be :class:`Policy` objects.
-        profile: The profile below.
-
-    Raises:
-        ConfigurationError: AG001 to AG009, naming the table, the key and the mend.
-    """
-    policies = default_policies(profile)
-    if source is None:
-        return policies
-    if isinstance(source, str | Path):
-        source = _parse(Path(source))
-    if not isinstance(source, Mapping):
-        raise ConfigurationError(
-            "AG001", "policies", f"{source!r} holds none", "name a TOML file, or give a mapping"
-        )
-    policies.update(_read(source))
-    return policies
-
-
-def _parse(path: Path) -> Mapping[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8"
-        raise ConfigurationError(
-            "AG001", str(path), f"the policy file can't be read: {reason}", "name a TOML file"
-        ) from error
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(
-            "AG002", str(path), f"not valid TOML: {error}", "correct that line"
-        ) from error
-
-
-def _read(tables: Mapping[str, Any]) -> dict[str, Policy]:
-    policies: dict[str, Policy] = {}
-    for action, table in _flatten(tables, ""):
-        if not _ACTION.fullmatch(action):
-            raise ConfigurationError(
-                "AG003",
-                f"[{action}]",
-                "no possible name of an action",
-                "use lower-case letters, digits, '_' and '-', parts joined by dots",
-            )
-        if action in policies:
-            raise ConfigurationError(
-                "AG007", f"[{action}]", "stands twice", "write one table for an action"
-            )
-        policy = table if isinstance(table, Policy) else _policy(action, table)
-        if policy.action != action:
-            raise ConfigurationError(
-                "AG003",
-                f"[{action}]",
-                f"holds the policy of {policy.action!r}",
-                "use one name for both",
-            )
-        policies[action] = policy
-    return policies
-
-
-def _flatten(tables: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    """Turn the nested tables of ``[otp.send]`` into actions; a table with limits is an action."""
-    actions: list[tuple[str, Any]] = []
-    for key, value in tables.items():
-        where = f"{prefix}{key}"
-        if isinstance(value, Policy):
-            actions.append((where, value))
-            continue
-        if not isinstance(value, dict):
-            raise ConfigurationError(
-                "AG003", where, "unknown key outside of an action's table", "write [action] tables"
-            )
-        own = {k: v for k, v in value.items() if not isinstance(v, dict | Policy)}
-        nested = {k: v for k, v in value.items() if isinstance(v, dict | Policy)}
-        if own or not nested:
-            actions.append((where, own))
-        actions.extend(_flatten(nested, f"{where}."))
-    return actions
-
-
-def _policy(action: str, table: Mapping[str, Any]) -> Policy:
-    _known(table, ("limits", "outage"), f"[{action}]")
-    limits = table.get("limits", ())
-    if not isinstance(limits, list | tuple):
-        raise ConfigurationError(
-            "AG004",
-            f"[{action}] limits",
-            f"{limits!r} is not a list",
-            'write limits = [{ name = "…", by = ["account"], sliding_log = "5/15m" }]',
-        )
-    bound = tuple(
-        _limit(entry, f"[{action}] limits[{index}]") for index, entry in enumerate(limits)
-    )
-    return Policy(action, bound, table.get("outage", "deny"))
-
-
-def _limit(entry: object, where: str) -> PolicyLimit:
-    if not isinstance(entry, dict):
-        raise ConfigurationError(
-            "AG003",
-            where,
-            f"{entry!r} is not a limit",
-            'write { name = "account", by = ["account"], sliding_log = "5/15m" }',
-        )
-    name = entry.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigurationError(
-            "AG004",
-            f"{where}.name",
-            "missing" if name is None else f"{name!r} is no possible name",
-            "use lower-case letters, digits, '_' and '-'",
-        )
-    where = f"{where} ({name})"
-    chosen = [key for key in (*_ALGORITHMS, *_LATER) if key in entry]
-    if not chosen:
-        _known(entry, _SLIDING_LOG_KEYS, where)  # a misspelt algorithm is named as such
-    if len(chosen) != 1:
-        raise ConfigurationError(
-            "AG008",
-            where,
-            "no algorithm" if not chosen else f"more than one algorithm: {', '.join(chosen)}",
-            'write exactly one, such as sliding_log = "5/15m"',
-        )
-    if chosen[0] in _LATER:
-        raise ConfigurationError(
-            "AG008",
-            f"{where}.{chosen[0]}",
-            "this version has no such algorithm yet",
-            f"use one of: {', '.join(_ALGORITHMS)}",
-        )
-    return PolicyLimit(name, _by(entry.get("by"), where), _ALGORITHMS[chosen[0]](entry, where))
-
-
-def _by(by: object, where: str) -> tuple[str, ...]:
     parts = list(by) if isinstance(by, list | tuple) else []
     unknown = [part for part in parts if part not in PARTS]
     if not parts or unknown or len(set(parts)) != len(parts):
@@ -329,23 +175,3 @@ def _by(by: object, where: str) -> tuple[str, ...]:
             f"list one or more of: {', '.join(PARTS)}",
         )
     return tuple(part for part in PARTS if part in parts)
-
-
-def _sliding_log(entry: Mapping[str, Any], where: str) -> SlidingLog:
-    _known(entry, _SLIDING_LOG_KEYS, where)
-    given = {key: entry[key] for key in _SLIDING_LOG_KEYS[3:] if key in entry}
-    return SlidingLog(entry["sliding_log"], where=f"{where}.sliding_log", **given)
-
-
-def _known(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
-    for key in table:
-        if key not in keys:
-            raise ConfigurationError(
-                "AG003", f"{where}.{key}", "unknown key", f"known here: {', '.join(keys)}"
-            )
-
-
-#: The key that names an algorithm, and how its limit is read.
-_ALGORITHMS: Final[Mapping[str, Callable[[Mapping[str, Any], str], SlidingLog]]] = {
-    "sliding_log": _sliding_log,
-}

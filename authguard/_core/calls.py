@@ -7,7 +7,7 @@ A reply that is anything but the well-formed answer of its script is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from authguard._core.scripts import script
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from authguard._core.keys import Binding, Shape
     from authguard._core.scripts import Script
+    from authguard.policy import PolicyLimit
 
 __all__ = ["ScriptCall", "acquire", "clear", "peek", "settle"]
 
@@ -119,42 +120,67 @@ def _integers(reply: object, length: int) -> list[int]:
 
 
 def _read_decision(reply: object, shape: Shape) -> Decision:
-    integers = _integers(reply, 2 + 4 * len(shape.limits))
+    limits = shape.limits * shape.secrets
+    integers = _integers(reply, 2 + 4 * len(limits))
     now_ms, admitted = integers[:2]
-    verdicts = []
-    for at, limit in enumerate(shape.limits):
-        state, remaining, wait_ms, reset_ms = integers[2 + 4 * at : 6 + 4 * at]
-        refuses = state in (_FULL, _LOCKED)
-        if (
-            not _ADMITS <= state <= _LOCK_SET
-            or not 0 <= remaining <= limit.algorithm.limit
-            or (wait_ms < 1 if refuses else wait_ms != 0)
-            or reset_ms < 0
-        ):
-            raise StoreUnavailable("malformed reply")
-        verdicts.append(
-            Verdict(
-                name=limit.name,
-                limit=limit.algorithm.limit,
-                refuses=refuses,
-                locked=state == _LOCKED,
-                lock_set=state == _LOCK_SET,
-                remaining=remaining,
-                retry_after_ms=wait_ms,
-                reset_after_ms=reset_ms,
-            )
-        )
+    verdicts = [
+        _read_verdict(limit, integers[2 + 4 * at : 6 + 4 * at]) for at, limit in enumerate(limits)
+    ]
     if (
         not 0 <= now_ms < LATEST_MS
         or admitted not in (0, 1)
         or bool(admitted) is any(verdict.refuses for verdict in verdicts)
     ):
         raise StoreUnavailable("malformed reply")
+    if shape.secrets > 1:
+        places = len(shape.limits)
+        verdicts = [_strictest(verdicts[at::places]) for at in range(places)]
     return Decision(shape.action, bool(admitted), tuple(verdicts), now_ms)
 
 
+def _read_verdict(limit: PolicyLimit, integers: list[int]) -> Verdict:
+    state, remaining, wait_ms, reset_ms = integers
+    refuses = state in (_FULL, _LOCKED)
+    if (
+        not _ADMITS <= state <= _LOCK_SET
+        or not 0 <= remaining <= limit.algorithm.limit
+        or (wait_ms < 1 if refuses else wait_ms != 0)
+        or reset_ms < 0
+    ):
+        raise StoreUnavailable("malformed reply")
+    return Verdict(
+        name=limit.name,
+        limit=limit.algorithm.limit,
+        refuses=refuses,
+        locked=state == _LOCKED,
+        lock_set=state == _LOCK_SET,
+        remaining=remaining,
+        retry_after_ms=wait_ms,
+        reset_after_ms=reset_ms,
+    )
+
+
+def _strictest(verdicts: list[Verdict]) -> Verdict:
+    """Join what one limit says under each secret: any of its logs can refuse."""
+    return replace(
+        verdicts[0],
+        refuses=any(verdict.refuses for verdict in verdicts),
+        locked=any(verdict.locked for verdict in verdicts),
+        lock_set=any(verdict.lock_set for verdict in verdicts),
+        remaining=min(verdict.remaining for verdict in verdicts),
+        retry_after_ms=max(verdict.retry_after_ms for verdict in verdicts),
+        reset_after_ms=max(verdict.reset_after_ms for verdict in verdicts),
+    )
+
+
 def _read_cleared(reply: object, shape: Shape) -> Cleared:
-    integers = _integers(reply, 2 * len(shape.limits))
+    integers = _integers(reply, 2 * len(shape.limits) * shape.secrets)
     if any(number < 0 for number in integers):
         raise StoreUnavailable("malformed reply")
-    return Cleared(entries=sum(integers[::2]), locks=sum(integers[1::2]))
+    # What stands under several secrets is one entry, and one lock.
+    each = range(0, 2 * len(shape.limits), 2)
+    step = 2 * len(shape.limits)
+    return Cleared(
+        entries=sum(max(integers[at::step]) for at in each),
+        locks=sum(max(integers[at + 1 :: step]) for at in each),
+    )

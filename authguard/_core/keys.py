@@ -32,6 +32,8 @@ class Shape:
         action: The action.
         limits: Those whose every part is known; with a known device, limits by device take the
             place of those by account.
+        secrets: How many secrets name the keys. While one takes another's place every limit is
+            asked and charged under both, so that no log starts empty.
         algorithms: The algorithms they use.
         specs: What their Lua is told, as JSON.
         specs_unforgiving: The same, for a settle that takes back its own entries alone.
@@ -40,40 +42,62 @@ class Shape:
 
     action: str
     limits: tuple[PolicyLimit, ...]
+    secrets: int
     algorithms: frozenset[str]
     specs: bytes
     specs_unforgiving: bytes
     prefixes: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, policy: Policy, parts: frozenset[str], only: str | None = None) -> Shape:
-        """Choose the limits that apply when these parts are known; only those by one, if given."""
+    def of(
+        cls,
+        policy: Policy,
+        subjects: frozenset[str],
+        *,
+        secrets: int = 1,
+        only: str | None = None,
+        by_address: bool = True,
+    ) -> Shape:
+        """
+        Choose the limits that apply.
+
+        Args:
+            policy: The action's policy.
+            subjects: What is known.
+            secrets: How many secrets name the keys.
+            only: Leave out the limits that don't count by this part.
+            by_address: False leaves out the limits that count by nothing but an address.
+        """
         limits = tuple(
             limit
             for limit in policy.limits
-            if parts.issuperset(limit.by) and (only is None or only in limit.by)
+            if subjects.issuperset(limit.subjects)
+            and (only is None or only in limit.by)
+            and (by_address or not limit.by_address_alone)
         )
         if any("device" in limit.by for limit in limits):
             limits = tuple(limit for limit in limits if "account" not in limit.by)
         return cls(
             policy.action,
             limits,
+            secrets,
             frozenset(limit.algorithm.algorithm for limit in limits),
-            _json([limit.algorithm.spec(limit.by) for limit in limits]),
-            _json([limit.algorithm.spec(limit.by, forgiving=False) for limit in limits]),
+            _json([limit.algorithm.spec(limit.by) for limit in limits] * secrets),
+            _json([limit.algorithm.spec(limit.by, forgiving=False) for limit in limits] * secrets),
             tuple(_prefix(policy.action, limit) for limit in limits),
         )
 
-    def bind(self, pseudonyms: Mapping[str, bytes]) -> Binding:
-        """Give every limit its keys."""
+    def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:
+        """Give every limit its keys: those under the first secret, then under the next."""
         keys: list[str] = []
-        for limit, prefix in zip(self.limits, self.prefixes, strict=True):
-            subjects = [pseudonyms[part] for part in limit.by]
-            digest = hashlib.sha256(prefix + b"".join(subjects)).digest()
-            key = f"rl:v1:{{{_base64(subjects[0][:6])}}}{_base64(digest[:16])[:22]}"
-            keys.append(key)
-            if limit.algorithm.lockout_ms:
-                keys.append(f"{key}!")
+        for of in pseudonyms:
+            for limit, prefix in zip(self.limits, self.prefixes, strict=True):
+                subjects = [of[subject] for subject in limit.subjects]
+                digest = hashlib.sha256(prefix + b"".join(subjects)).digest()
+                key = f"rl:v1:{{{_base64(subjects[0][:6])}}}{_base64(digest[:16])[:22]}"
+                keys.append(key)
+                if limit.algorithm.lockout_ms:
+                    keys.append(f"{key}!")
         return Binding(self, tuple(keys))
 
 
@@ -84,7 +108,8 @@ class Binding:
 
     Attributes:
         shape: The limits.
-        keys: Their keys in turn; a limit with a lockout has two, its log and its lock.
+        keys: Their keys in turn, secret by secret; a limit with a lockout has two, its log and
+            its lock.
     """
 
     shape: Shape

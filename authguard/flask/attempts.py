@@ -18,6 +18,7 @@ from authguard.guard import NO_ACCOUNT
 if TYPE_CHECKING:
     from authguard.decision import Decision
     from authguard.guard import Attempt
+    from authguard.identity import AccountKey
 
 __all__ = [
     "RequestAttempt",
@@ -37,12 +38,13 @@ class RequestAttempt:
 
     Attributes:
         decision: What the limits said when they admitted it.
-        account: What was counted: the text that was typed, or the account's key where the
-            blueprint's accounts know it; None if the request names no usable account. Check the
-            password of this one, so that nothing else is checked than was counted.
+        account: What was counted: the name in its one spelling, or the account's key where
+            ``resolve`` or the blueprint's accounts know it; None if the request names no usable
+            account. Check the password of this one, so that nothing else is checked than was
+            counted.
     """
 
-    def __init__(self, attempt: Attempt, account: str | None) -> None:
+    def __init__(self, attempt: Attempt, account: AccountKey | None) -> None:
         self.decision: Decision = attempt.decision
         self.account = account
         self._attempt = attempt
@@ -79,23 +81,25 @@ class RequestAttempt:
                 )
 
 
-def reserve(action: str, account: str) -> RequestAttempt:
+def reserve(action: str, account: str, destination: str | None = None) -> RequestAttempt:
     """
     Reserve an attempt, unless this request has reserved the same one already.
 
     Args:
         action: The policy's name.
-        account: The account's key.
+        account: The account, by any of its names or by its :class:`AccountKey`.
+        destination: Where a message would go.
 
     Raises:
         Denied: A limit refuses; nothing was charged.
         StoreUnavailable: The store gave no verdict.
-        InvalidInput: The account or the client's address can't be used.
+        InvalidInput: The account, the destination or the client's address can't be used.
     """
     attempts = ledger().attempts
-    if (action, account) not in attempts:
-        attempts[action, account] = _reserve(action, account)
-    return attempts[action, account]
+    key = current_state().guard.account_key(account)
+    if (action, key) not in attempts:
+        attempts[action, key] = _reserve(action, key, destination)
+    return attempts[action, key]
 
 
 def charge_client(action: str) -> None:
@@ -120,16 +124,24 @@ def release_all(action: str) -> None:
             attempt.release()
 
 
-def _reserve(action: str, account: str | None) -> RequestAttempt:
+def _reserve(
+    action: str, account: AccountKey | None, destination: str | None = None
+) -> RequestAttempt:
     state = current_state()
     client = client_address(
         request.remote_addr,
-        request.headers.get("X-Forwarded-For"),
-        state.settings.trusted_proxies,
+        request.headers,
+        state.proxies,
+        rewritten="werkzeug.proxy_fix.orig" in request.environ,
     )
     try:
-        who = NO_ACCOUNT if account is None else account
-        return RequestAttempt(state.guard.attempt(action, account=who, client=client), account)
+        attempt = state.guard.attempt(
+            action,
+            account=NO_ACCOUNT if account is None else account,
+            client=client,
+            destination=destination,
+        )
+        return RequestAttempt(attempt, account)
     except Denied as error:
         signals.send(
             signals.attempt_refused, current_app_object(), action=action, decision=error.decision

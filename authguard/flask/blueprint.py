@@ -37,6 +37,7 @@ _LOGIN: Final = "login"
 _STATES: Final = {
     400: ("malformed", "Enter your name and your password."),
     401: ("failed", "Wrong name or password."),
+    403: ("refused", "Signing in is not possible from your address."),
     413: ("malformed", "That is too long."),
     415: ("malformed", "Use the form to sign in."),
     429: ("refused", "Too many attempts."),
@@ -78,6 +79,7 @@ def login() -> BaseResponse:
             partial(read_credentials, request),
             reserve=partial(reserve, _LOGIN),
             charge_client=partial(charge_client, _LOGIN),
+            normalise=state.guard.normalise,
             passwords=state.passwords,
             accounts=_accounts(),
         )
@@ -117,12 +119,19 @@ def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
         raise ConfigurationError(
             "AG019", "AuthGuard", "this app has not been initialised", "call init_app(app) first"
         )
-    if state.accounts is not None and state.accounts is not accounts:
+    if state.look_up.accounts not in (None, accounts):
         raise ConfigurationError(
             "AG020",
             "blueprint(accounts=…)",
             "the app has a blueprint with other accounts, and their keys would share limits",
             "pass the same accounts object, or use one app for each",
+        )
+    if state.look_up.resolve is not None:
+        raise ConfigurationError(
+            "AG020",
+            "blueprint(accounts=…)",
+            "the app looks names up by resolve already, and the two could differ",
+            "leave resolve out: the blueprint's accounts do what it does",
         )
     for method in ("find", "get", "replace_password_hash"):
         if not callable(getattr(accounts, method, None)):
@@ -137,11 +146,11 @@ def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
         raise ConfigurationError(
             "AG021", "SECRET_KEY", "is missing, so no session can start", "set it in app.config"
         )
-    state.accounts = accounts
+    state.look_up.accounts = accounts
 
 
 def _accounts() -> Accounts:
-    accounts = current_state().accounts
+    accounts = current_state().look_up.accounts
     if accounts is None:  # only a view of ours put into another app by hand
         raise RuntimeError("the blueprint is not registered on this app")
     return accounts

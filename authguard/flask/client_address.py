@@ -1,81 +1,137 @@
 """
 The client's address: the socket's peer, or what a proxy that we trust says of it.
 
-Nobody's header is believed by default. Behind trusted proxies ``X-Forwarded-For`` is read from
-the right, where the nearest proxy wrote, past trusted addresses, to the first that is not ours:
-what stands left of it came from the client and may say anything.
+Nobody's header is believed by default, and never more than the one that is declared: with a chain
+of headers to fall back on, a client would only have to send the one that its proxy leaves alone.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
-import re
-from typing import TYPE_CHECKING, Final
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
 
 from authguard.errors import InvalidInput
-from authguard.identity import read_address
+from authguard.identity.addresses import INTERNAL, read_address, read_networks
+from authguard.identity.forwarded import originator
 
 if TYPE_CHECKING:
-    from authguard.flask.settings import Network
-    from authguard.identity import Address
+    from werkzeug.datastructures import Headers
 
-__all__ = ["client_address"]
+    from authguard.identity import Address
+    from authguard.identity.addresses import AddressSet
+
+__all__ = ["UNIX", "Proxies", "client_address"]
 
 _log = logging.getLogger("authguard")
 
-# 203.0.113.9:443, [2001:db8::1]:443, [2001:db8::1]: the forms that carry a port or brackets.
-_WITH_PORT: Final = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<four>[0-9.]+))(?::[0-9]{1,5})?")
+#: Stands among the trusted proxies for the other end of a UNIX socket, as in nginx.
+UNIX: Final = "unix:"
+
+#: What such a peer counts as when its proxy names no client. No client can come from there
+#: (RFC 1122, 3.2.1.3).
+_NOWHERE: Final = ipaddress.IPv4Address(0)
+
+#: Headers that proxies set; only for the warning.
+_FORWARDING: Final = (
+    "X-Forwarded-For",
+    "Forwarded",
+    "X-Real-IP",
+    "CF-Connecting-IP",
+    "True-Client-IP",
+    "Fastly-Client-IP",
+    "X-Client-IP",
+    "X-Cluster-Client-IP",
+)
+
+#: Taken by the first warning and kept, so that there is one for each process.
+_warned = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """
+    Our own proxies, and the one header they set.
+
+    Attributes:
+        networks: Where they are.
+        unix: Whether the other end of a UNIX socket is one of them.
+        header: The header's name.
+    """
+
+    networks: AddressSet
+    unix: bool
+    header: str
+
+    @classmethod
+    def of(cls, trusted: object, header: str, where: str) -> Self:
+        """
+        Read them from the settings.
+
+        Raises:
+            ConfigurationError: AG017 or AG018; see ``read_networks``.
+        """
+        unix = isinstance(trusted, list | tuple) and UNIX in trusted
+        if isinstance(trusted, list | tuple):
+            trusted = [item for item in trusted if item != UNIX]
+        return cls(read_networks(trusted, where), unix, header)
+
+    def hold(self, peer: Address | None) -> bool:
+        """Tell whether a peer is one of them."""
+        return self.unix if peer is None else peer in self.networks
 
 
 def client_address(
-    peer: str | None, forwarded_for: str | None, trusted: tuple[Network, ...]
-) -> str:
+    peer: str | None, headers: Headers, proxies: Proxies, *, rewritten: bool = False
+) -> Address:
     """
     Return the one address that counts as the client's.
 
     Args:
         peer: The address at the other end of the socket (``REMOTE_ADDR``).
-        forwarded_for: All ``X-Forwarded-For`` lines, joined with commas as WSGI does.
-        trusted: The networks of our own proxies.
+        headers: The request's; several lines of one name joined with commas, as WSGI does.
+        proxies: Our own.
+        rewritten: A middleware has put the client's address in the peer's place already.
 
     Returns:
-        The peer, unless it is a trusted proxy. Then the first item from the right that is no
-        trusted proxy; the peer if that item is empty or no address; the leftmost if all are
-        trusted.
+        The peer, unless it is a trusted proxy. Then the first item of its header from the right
+        that is no trusted proxy; the peer if that item is empty or no address; the leftmost if
+        all are trusted.
 
     Raises:
-        InvalidInput: There is no peer address, as on a UNIX socket. Such clients would share one
-            key, so the app must be served over TCP.
+        InvalidInput: There is no peer address, as on a UNIX socket, and nobody said that a proxy
+            of ours is there. Such clients would share one key.
     """
-    nearest = _parse(peer or "")
-    if nearest is None:
-        # The operator's mistake, not the client's: say it where the operator looks.
-        _log.error("a request was refused: it has no peer address; serve the app over TCP")
-        raise InvalidInput("client", "the connection has no peer address; serve the app over TCP")
-    if not forwarded_for or not _is_in(nearest, trusted):
-        return str(nearest)
-    client = nearest
-    for item in reversed(forwarded_for.split(",")):
-        hop = _parse(item)
-        if hop is None:
-            return str(nearest)
-        client = hop
-        if not _is_in(hop, trusted):
-            break
-    return str(client)
-
-
-def _parse(item: str) -> Address | None:
-    """Read one address, without port, brackets, quotes and zone; IPv4-mapped as IPv4."""
-    text = item.strip().strip('"').strip()
-    with_port = _WITH_PORT.fullmatch(text)
-    if with_port is not None:
-        text = with_port["six"] or with_port["four"] or ""
     try:
-        return read_address(text)
+        nearest = read_address(peer or "")
     except ValueError:
-        return None
+        nearest = None
+    if nearest is None and not proxies.unix:
+        # The operator's mistake, not the client's: say it where the operator looks.
+        _log.error(
+            "a request was refused: it has no peer address; serve the app over TCP, or list"
+            " '%s' in AUTHGUARD_TRUSTED_PROXIES if a proxy of yours is at its other end",
+            UNIX,
+        )
+        raise InvalidInput("client", "the connection has no peer address")
+    value = headers.get(proxies.header) if proxies.hold(nearest) else None
+    if value is None and not rewritten:
+        _warn_of_undeclared(nearest, headers)
+    client = originator(proxies.header, value, proxies.networks) if value else None
+    return client or nearest or _NOWHERE
 
 
-def _is_in(address: Address, networks: tuple[Network, ...]) -> bool:
-    return any(address in network for network in networks)
+def _warn_of_undeclared(peer: Address | None, headers: Headers) -> None:
+    """Say once that a proxy seems to be there which nobody declared; trust nothing for it."""
+    if peer is not None and peer not in INTERNAL:
+        return
+    header = next((name for name in _FORWARDING if headers.get(name) is not None), None)
+    if header is not None and _warned.acquire(blocking=False):
+        _log.warning(
+            "a private, loopback or UNIX peer sends %s, which is not believed: if it is a proxy of"
+            " yours, all its clients share one budget; list it in AUTHGUARD_TRUSTED_PROXIES, and"
+            " name its header in AUTHGUARD_FORWARDED_HEADER",
+            header,
+        )

@@ -13,8 +13,6 @@ from authguard.flask.attempts import charge_client, release_all, reserve
 from authguard.flask.fields import read_text
 from authguard.flask.origin import SAFE_METHODS
 from authguard.flask.refusals import as_http_errors
-from authguard.flask.state import current_state
-from authguard.identity import normalise_account
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,14 +27,17 @@ R = TypeVar("R")
 
 
 def guarded(
-    view: Callable[P, R], action: str, account: str | Callable[[], str | None]
+    view: Callable[P, R],
+    action: str,
+    account: str | Callable[[], str | None],
+    destination: str | Callable[[], str | None] | None = None,
 ) -> Callable[P, R]:
     """Wrap a view; see :meth:`authguard.flask.AuthGuard.protect`."""
 
     @wraps(view)
     def reserve_first(*args: P.args, **kwargs: P.kwargs) -> R:
         with as_http_errors():
-            _reserve(action, account)
+            _reserve(action, account, destination)
             try:
                 # An async view is awaited here, inside the attempt.
                 result: Any = current_app.ensure_sync(view)(*args, **kwargs)
@@ -62,25 +63,25 @@ def unwrapped(view: Callable[..., Any]) -> list[Callable[..., Any]]:
     return layers
 
 
-def _reserve(action: str, account: str | Callable[[], str | None]) -> None:
+def _reserve(
+    action: str,
+    account: str | Callable[[], str | None],
+    destination: str | Callable[[], str | None] | None,
+) -> None:
     try:
-        key = account() if callable(account) else _look_up(account)
+        key = account() if callable(account) else _typed(account)
         if key is not None or not _merely_shows_the_form():
-            reserve(action, _required(key))
+            to = destination() if callable(destination) else destination and _typed(destination)
+            reserve(action, _required(key), to)
     except InvalidInput:
         charge_client(action)
         raise
 
 
-def _look_up(field: str) -> str | None:
-    """Turn what was typed into the account's key, where the blueprint told us how."""
+def _typed(field: str) -> str | None:
     if _carries_nothing() and field not in request.args:
         return None
-    typed = read_text(request, field)
-    normalise_account(typed)  # refused here, before it reaches the app's database
-    accounts = current_state().accounts
-    known = None if accounts is None else accounts.find(typed)
-    return typed if known is None else known.key
+    return read_text(request, field)
 
 
 def _required(key: object) -> str:

@@ -12,7 +12,7 @@ from authguard.flask.blueprint import build
 from authguard.flask.decorators import guarded, is_guarded, unwrapped
 from authguard.flask.refusals import seal
 from authguard.flask.settings import Settings
-from authguard.flask.state import State, current_state, state_of
+from authguard.flask.state import LookUp, State, current_state, state_of
 from authguard.guard import Guard
 from authguard.passwords import Passwords
 
@@ -36,13 +36,26 @@ class AuthGuard:
     Args:
         app: An app to initialise at once; or call :meth:`init_app` later.
         clock: Gives milliseconds since the epoch, for tests; the store's own clock without one.
+        normalise: Gives the one spelling of an account's name; by default NFKC and casefold. See
+            :class:`authguard.Guard`.
+        resolve: Turns whatever was typed (username, e-mail, phone) into the account's one key, or
+            gives None for what names nobody. With the blueprint its accounts do that.
 
     Raises:
         ConfigurationError: As :meth:`init_app`.
     """
 
-    def __init__(self, app: Flask | None = None, *, clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        app: Flask | None = None,
+        *,
+        clock: Callable[[], int] | None = None,
+        normalise: Callable[[str], str] | None = None,
+        resolve: Callable[[str], str | None] | None = None,
+    ) -> None:
         self._clock = clock
+        self._normalise = normalise
+        self._resolve = resolve
         self._actions: set[str] = set()  # that views are protected by
         self._guards: list[Guard] = []  # of the apps so far
         self._bare_views: list[Callable[..., Any]] = []  # as they were before protect()
@@ -66,14 +79,21 @@ class AuthGuard:
         state = state_of(app)
         if state is None:
             settings = Settings.read(app.config)
+            look_up = LookUp(self._resolve)
             guard = Guard(
                 settings.store_url,
                 secret=settings.secret,
                 policies=settings.policy,
                 clock=self._clock,
                 deadline_ms=settings.deadline_ms,
+                normalise=self._normalise,
+                resolve=look_up,
+                prefixes=settings.prefixes,
+                allowlist=settings.allowlist,
+                denylist=settings.denylist,
             )
-            state = State(settings, guard, Passwords(slots=settings.hash_slots))
+            passwords = Passwords(slots=settings.hash_slots)
+            state = State(settings, guard, passwords, settings.proxies(), look_up)
             state.install(app)
             if app.config["SESSION_COOKIE_SAMESITE"] is None:
                 app.config["SESSION_COOKIE_SAMESITE"] = "Lax"
@@ -86,7 +106,11 @@ class AuthGuard:
             app.before_request(self._look_over_once)
 
     def protect(
-        self, action: str, *, account: str | Callable[[], str | None]
+        self,
+        action: str,
+        *,
+        account: str | Callable[[], str | None],
+        destination: str | Callable[[], str | None] | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """
         Reserve an attempt before the view runs; without one that is admitted it doesn't run.
@@ -107,9 +131,12 @@ class AuthGuard:
         Args:
             action: The policy's name, such as ``login``.
             account: The field of the form, the JSON body or the query that holds what the person
-                typed; with the blueprint registered, ``accounts.find`` turns it into the
-                account's key. Bodies over 16 KiB are refused. Or a function that returns the
-                account's key, where the name can come in several fields or in the session.
+                typed; ``resolve``, or the blueprint's ``accounts.find``, turns it into the
+                account's key. Bodies over 16 KiB are refused. Or a function that returns it, where
+                the name can come in several fields or in the session; :class:`AccountKey` says of
+                a key that it needs no more looking up.
+            destination: The field with the e-mail address or phone number that a message goes to,
+                or a function that returns it; None for it and limits by destination don't apply.
 
         Raises:
             ConfigurationError: AG009, there is no such action: at once if ``init_app`` was called,
@@ -121,7 +148,7 @@ class AuthGuard:
 
         def decorate(view: Callable[P, R]) -> Callable[P, R]:
             self._bare_views.append(view)
-            return guarded(view, action, account)
+            return guarded(view, action, account, destination)
 
         return decorate
 

@@ -21,7 +21,7 @@ from werkzeug.exceptions import (
 )
 
 from authguard import http
-from authguard.errors import Denied, HashingUnavailable, InvalidInput, Unavailable
+from authguard.errors import Denied, Denylisted, HashingUnavailable, InvalidInput, Unavailable
 from authguard.flask.fields import TooLarge, WrongMediaType
 from authguard.flask.ledger import ledger
 from authguard.flask.responses import plain_page, respond
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from authguard.http import Answer
 
-__all__ = ["CrossOrigin", "Malformed", "NoVerdict", "Refused", "as_http_errors", "seal"]
+__all__ = ["Barred", "CrossOrigin", "Malformed", "NoVerdict", "Refused", "as_http_errors", "seal"]
 
 
 class Refused(TooManyRequests):
@@ -53,6 +53,10 @@ class Refused(TooManyRequests):
     def __init__(self, error: Denied, response: Response) -> None:
         super().__init__("Too many attempts.", response, retry_after=error.retry_after)
         self.decision = error.decision
+
+
+class Barred(Forbidden):
+    """The client's address is on the denylist: 403."""
 
 
 class NoVerdict(ServiceUnavailable):
@@ -100,6 +104,7 @@ def as_http_errors(page: Callable[[Answer], str] = plain_page) -> Iterator[None]
 
     Raises:
         Refused: For ``Denied``.
+        Barred: For ``Denylisted``.
         NoVerdict: For ``StoreUnavailable`` and ``HashingUnavailable``.
         Malformed: For ``InvalidInput``; or its kin for 413 and 415.
     """
@@ -114,6 +119,8 @@ def _refusal(
 ) -> HTTPException:
     record = ledger()
     record.refused = True
+    if isinstance(error, Denylisted):
+        return Barred(str(error), respond(http.denylisted(), page))
     if isinstance(error, Denied):
         answer = http.refused(error.decision, current_state().guard.policy(error.action))
         record.retry_after = error.retry_after

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from authguard.checks import is_whole
 from authguard.errors import ConfigurationError
-from authguard.identity import check_secret
+from authguard.flask.client_address import Proxies
+from authguard.identity import check_secrets
+from authguard.identity.addresses import read_networks, read_prefixes
+from authguard.identity.forwarded import X_FORWARDED_FOR, is_field_name
 
-__all__ = ["Network", "Settings"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+__all__ = ["Settings"]
 
 _PREFIX: Final = "AUTHGUARD_"
 
@@ -25,20 +28,32 @@ class Settings:
 
     Attributes:
         store_url: Where Valkey is, such as ``valkey://127.0.0.1:6379/0``.
-        secret: Keys the pseudonyms in the store; at least 32 random bytes.
+        secret: Keys the pseudonyms in the store; at least 32 random bytes. Or a list of them, the
+            newest first, while a new one takes an old one's place.
         policy: Path of a TOML file, or a mapping of the same shape; None is the default profile.
         deadline_ms: Longest time for one decision of the store.
-        trusted_proxies: Networks whose ``X-Forwarded-For`` is believed; none by default.
+        trusted_proxies: Networks whose forwarding header is believed, ``unix:`` for the other end
+            of a UNIX socket; none by default.
+        forwarded_header: The one header they set: ``X-Forwarded-For``, ``Forwarded``, or the name
+            of one that holds a single address.
+        allowlist: Networks whose limits by address don't apply; those by account do.
+        denylist: Networks that are refused.
+        prefixes: How many bits of an address count as one client and one network, each for IPv4
+            and IPv6; None is ``{"client": (32, 64), "network": (24, 48)}``.
         hash_slots: Password hashes at a time; None is one for each CPU.
         login_redirect: Endpoint, or path on this host, shown after a form's sign-in; None is the
             blueprint's own ``/me``.
     """
 
     store_url: str = field(repr=False)  # may hold a password
-    secret: str | bytes = field(repr=False)
+    secret: str | bytes | Sequence[str | bytes] = field(repr=False)
     policy: str | Mapping[str, Any] | None = None
     deadline_ms: int = 100
-    trusted_proxies: tuple[Network, ...] = ()
+    trusted_proxies: Sequence[str] = ()
+    forwarded_header: str = X_FORWARDED_FOR
+    allowlist: Sequence[str] = ()
+    denylist: Sequence[str] = ()
+    prefixes: Mapping[str, tuple[int, int]] | None = None
     hash_slots: int | None = None
     login_redirect: str | None = None
 
@@ -51,7 +66,7 @@ class Settings:
             config: The app's ``config``.
 
         Raises:
-            ConfigurationError: AG010 to AG018, naming the key and the mend.
+            ConfigurationError: AG010 to AG018, AG025, AG027, naming the key and the mend.
         """
         given = {key: config[key] for key in config if key.startswith(_PREFIX)}
         known = {f"{_PREFIX}{each.name.upper()}": each.name for each in fields(cls)}
@@ -65,10 +80,23 @@ class Settings:
             if not named.get(name):
                 _fail(code, name, "is missing", "set it in app.config before init_app")
         _check_texts(named)
-        check_secret(named["secret"], f"{_PREFIX}SECRET")
+        check_secrets(named["secret"], f"{_PREFIX}SECRET")
         _check_numbers(named)
-        named["trusted_proxies"] = _networks(named.get("trusted_proxies", ()))
-        return cls(**named)
+        read_prefixes(named.get("prefixes"), f"{_PREFIX}PREFIXES")
+        for name in ("allowlist", "denylist"):
+            read_networks(named.get(name, ()), f"{_PREFIX}{name.upper()}")
+        settings = cls(**named)
+        settings.proxies()
+        return settings
+
+    def proxies(self) -> Proxies:
+        """
+        Give the trusted proxies, read.
+
+        Raises:
+            ConfigurationError: AG017 or AG018, for what is no list of networks.
+        """
+        return Proxies.of(self.trusted_proxies, self.forwarded_header, f"{_PREFIX}TRUSTED_PROXIES")
 
 
 def _fail(code: str, name: str, problem: str, mend: str) -> None:
@@ -80,6 +108,14 @@ def _check_texts(named: Mapping[str, Any]) -> None:
         _fail("AG010", "store_url", "is no text", "write valkey://HOST:PORT/DATABASE")
     if not isinstance(named.get("policy", ""), str | Mapping):
         _fail("AG015", "policy", "is neither a path nor a mapping", "name a TOML file")
+    header = named.get("forwarded_header", X_FORWARDED_FOR)
+    if not isinstance(header, str) or not is_field_name(header):
+        _fail(
+            "AG027",
+            "forwarded_header",
+            f"{header!r} is no name of a header",
+            "name one, such as 'X-Forwarded-For', 'Forwarded' or 'CF-Connecting-IP'",
+        )
     target = named.get("login_redirect", "/")
     # "//host/" and "/\host" leave this host in a browser.
     if not isinstance(target, str) or not target or target[1:2] in ("/", "\\") or ":" in target:
@@ -96,26 +132,3 @@ def _check_numbers(named: Mapping[str, Any]) -> None:
         value = named.get(name, 1)
         if not is_whole(value, 1):
             _fail("AG012", name, f"{value!r} is no number of {unit}", "write a whole number from 1")
-
-
-def _networks(value: object) -> tuple[Network, ...]:
-    if not isinstance(value, list | tuple):
-        _fail("AG017", "trusted_proxies", "is no list", "write a list such as ['10.0.0.1/32']")
-        return ()
-    return tuple(_network(item) for item in value)
-
-
-def _network(item: object) -> Network:
-    where = f"{_PREFIX}TRUSTED_PROXIES"
-    mend = "list the addresses of your own proxies, such as '10.0.0.1/32'"
-    if not isinstance(item, str):
-        raise ConfigurationError("AG017", where, f"{item!r} is no text", mend)
-    try:
-        network = ipaddress.ip_network("::/0" if item.strip() == "*" else item.strip())
-    except ValueError as error:
-        raise ConfigurationError("AG017", where, f"{item!r} is no network: {error}", mend) from None
-    if network.prefixlen == 0:
-        raise ConfigurationError(
-            "AG018", where, f"{item!r} trusts everybody: any client could choose its address", mend
-        )
-    return network

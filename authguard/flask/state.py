@@ -10,16 +10,40 @@ from flask import current_app
 from authguard.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flask import Flask
 
     from authguard.accounts import Accounts
+    from authguard.flask.client_address import Proxies
     from authguard.flask.settings import Settings
     from authguard.guard import Guard
     from authguard.passwords import Passwords
 
-__all__ = ["State", "current_app_object", "current_state", "state_of"]
+__all__ = ["LookUp", "State", "current_app_object", "current_state", "state_of"]
 
 _KEY: Final = "authguard"
+
+
+@dataclass(slots=True)
+class LookUp:
+    """
+    Turns what was typed into an account's key, by whichever way the app has given.
+
+    Attributes:
+        resolve: A function of the app's.
+        accounts: The blueprint's accounts; None without the blueprint.
+    """
+
+    resolve: Callable[[str], str | None] | None
+    accounts: Accounts | None = None
+
+    def __call__(self, typed: str) -> str | None:
+        """Give the account's key; None for what names nobody, or where there is no way to tell."""
+        if self.accounts is not None:
+            account = self.accounts.find(typed)
+            return None if account is None else account.key
+        return None if self.resolve is None else self.resolve(typed)
 
 
 @dataclass(slots=True)
@@ -31,14 +55,16 @@ class State:
         settings: As read at the start.
         guard: Decides.
         passwords: Hashes; one object, since its slots bound the whole process.
-        accounts: Where names are looked up; None without the blueprint.
+        proxies: Whose word on the client's address is taken.
+        look_up: Turns names into keys.
         looked_over_by: The extensions that have looked over the app's views.
     """
 
     settings: Settings
     guard: Guard
     passwords: Passwords
-    accounts: Accounts | None = None
+    proxies: Proxies
+    look_up: LookUp
     looked_over_by: list[object] = field(default_factory=list)
 
     def install(self, app: Flask) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from authguard.errors import HashingUnavailable, InvalidInput
-from authguard.identity import normalise_account
+from authguard.identity import AccountKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,9 @@ class Verifier(Protocol):
 def sign_in(
     read: Callable[[], tuple[str, str]],
     *,
-    reserve: Callable[[str], ReservedAttempt],
+    reserve: Callable[[AccountKey], ReservedAttempt],
     charge_client: Callable[[], None],
+    normalise: Callable[[object], str],
     passwords: Verifier,
     accounts: Accounts,
 ) -> Account | None:
@@ -62,6 +63,7 @@ def sign_in(
             ``StoreUnavailable``.
         charge_client: Counts a request that names no usable account against its client alone;
             raises the same.
+        normalise: Gives a name's one spelling; raises ``InvalidInput`` for what can't be one.
         passwords: Computes the hashes.
         accounts: Finds the accounts.
 
@@ -76,9 +78,9 @@ def sign_in(
     """
     try:
         typed, password = read()
-        normalise_account(typed)  # refused here, before it reaches the app's database
+        normalise(typed)  # refused here, before it reaches the app's database
         account = accounts.find(typed)
-        attempt = reserve(typed if account is None else account.key)
+        attempt = reserve(AccountKey(typed if account is None else account.key))
     except InvalidInput:
         charge_client()
         raise

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from werkzeug.datastructures import Headers
 
 from authguard.errors import InvalidInput
-from authguard.flask.client_address import client_address
+from authguard.flask import client_address as module
+from authguard.flask.client_address import UNIX, Proxies, client_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +18,19 @@ if TYPE_CHECKING:
     from tests.flask.conftest import Site
 
 PROXY = "10.0.0.1"
-TRUSTED = (ip_network("10.0.0.0/30"), ip_network("2001:db8:ffff::/64"))
+OURS = ("10.0.0.0/30", "2001:db8:ffff::/64")
+
+
+def proxies(*trusted: str, header: str = "X-Forwarded-For") -> Proxies:
+    """Declare proxies, ours if none are named."""
+    return Proxies.of(trusted or OURS, header, "trusted")
+
+
+def address(peer: str | None, *values: str, of: Proxies | None = None) -> str:
+    """Read the address of a request whose forwarding header has these lines."""
+    of = of or proxies()
+    headers = Headers([(of.header, ", ".join(values))] if values else [])
+    return str(client_address(peer, headers, of))
 
 
 @pytest.mark.parametrize(
@@ -34,15 +48,26 @@ TRUSTED = (ip_network("10.0.0.0/30"), ip_network("2001:db8:ffff::/64"))
         ("6.6.6.6, unknown", PROXY),
         ("6.6.6.6, _hidden, 10.0.0.2", PROXY),
         ("6.6.6.6, 198.51.100.999", PROXY),
+        ("6.6.6.6, 198.051.100.007", PROXY),
+        ("6.6.6.6, 198.51.100.7 198.51.100.8", PROXY),
         ("10.0.0.3, 10.0.0.2", "10.0.0.3"),
         ("198.51.100.7:443", "198.51.100.7"),
+        ("198.51.100.7:_hidden", "198.51.100.7"),
+        ("198.51.100.7:", PROXY),
+        ("198.51.100.7:123456", PROXY),
         ("[2001:db8::1]:443", "2001:db8::1"),
         ("[2001:db8::1]", "2001:db8::1"),
+        ("[198.51.100.7]", PROXY),
         ('"[2001:db8::1]"', "2001:db8::1"),
         ("2001:DB8:0:0::1", "2001:db8::1"),
         ("fe80::1%eth0", "fe80::1"),
+        ("[fe80::1%eth0]:443", "fe80::1"),
         ("::ffff:198.51.100.7", "198.51.100.7"),
+        ("64:ff9b::c633:6407", "198.51.100.7"),
+        ("2002:c633:6407::1", "198.51.100.7"),
         ("198.51.100.7, ::ffff:10.0.0.2", "198.51.100.7"),
+        ("6.6.6.6, 2002:a00:2::1", "2002:a00:2::1"),
+        ("6.6.6.6, 64:ff9b::10.0.0.2", "64:ff9b::a00:2"),
         ("[198.51.100.7, x", PROXY),
         ("[]", PROXY),
         ("None", PROXY),
@@ -50,27 +75,146 @@ TRUSTED = (ip_network("10.0.0.0/30"), ip_network("2001:db8:ffff::/64"))
 )
 def test_behind_a_trusted_proxy(header: str | None, expected: str) -> None:
     """A02, A07, A11: the first item from the right that is no trusted proxy, in one spelling."""
-    assert client_address(PROXY, header, TRUSTED) == expected
+    assert address(PROXY, *([] if header is None else [header])) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("for=198.51.100.7", "198.51.100.7"),
+        ("For=198.51.100.7;Proto=https;By=10.0.0.1", "198.51.100.7"),
+        ("proto=https ; for=198.51.100.7", "198.51.100.7"),
+        ("for=6.6.6.6, for=198.51.100.7", "198.51.100.7"),
+        ("for=6.6.6.6, for=198.51.100.7, for=10.0.0.2", "198.51.100.7"),
+        ("for=10.0.0.3, for=10.0.0.2", "10.0.0.3"),
+        ('for="198.51.100.7:4711"', "198.51.100.7"),
+        ('for="198.51.100.7:_hidden"', "198.51.100.7"),
+        ('for="[2001:db8:cafe::17]:4711"', "2001:db8:cafe::17"),
+        ('for="[2001:db8:cafe::17]"', "2001:db8:cafe::17"),
+        ('for="\\198.51.100.7"', "198.51.100.7"),
+        ('for=198.51.100.7;host="a, for=6.6.6.6"', "198.51.100.7"),
+        ('for=198.51.100.7;host="a\\", for=6.6.6.6"', "198.51.100.7"),
+        # A quote that the client opens can't swallow what our proxy wrote.
+        ('for="6.6.6.6, for=198.51.100.7', "198.51.100.7"),
+        ('for="6.6.6.6, for="[2001:db8::9]"', "2001:db8::9"),
+        ('for="\\, for=198.51.100.7', "198.51.100.7"),
+        ("for=unknown", PROXY),
+        ("for=_hidden", PROXY),
+        ("for=6.6.6.6, for=_hidden", PROXY),
+        ("for=6.6.6.6, proto=https", PROXY),
+        ("for=6.6.6.6, ", PROXY),
+        ("for=6.6.6.6, for=7.7.7.7;for=8.8.8.8", PROXY),
+        ("6.6.6.6", PROXY),
+        ("for = 6.6.6.6", PROXY),
+        ("for=[2001:db8::1]", PROXY),
+        ("for=6.6.6.6;" + "x=y;" * 200, PROXY),
+        ("", PROXY),
+    ],
+)
+def test_the_standard_header(header: str, expected: str) -> None:
+    """RFC 7239: read from the right, quotes and ports taken off, anything else is the peer's."""
+    assert address(PROXY, header, of=proxies(header="Forwarded")) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        (" 2001:DB8::7 ", "2001:db8::7"),
+        ("6.6.6.6, 198.51.100.7", PROXY),
+        ("nobody", PROXY),
+        ("", PROXY),
+    ],
+)
+def test_a_header_of_one_address(header: str, expected: str) -> None:
+    """A04: a named header such as CF-Connecting-IP holds one address; two of them are none."""
+    assert address(PROXY, header, of=proxies(header="CF-Connecting-IP")) == expected
+
+
+def test_only_the_declared_header_is_read() -> None:
+    """A04: there is no second header to fall back on, whatever else a request carries."""
+    others = ["X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "X-Client-IP"]
+    headers = Headers([(name, "6.6.6.6") for name in others])
+    only = proxies(header="CF-Connecting-IP")
+    assert str(client_address(PROXY, headers, only)) == PROXY
+    headers.add("cf-connecting-ip", "198.51.100.7")
+    assert str(client_address(PROXY, headers, only)) == "198.51.100.7"
 
 
 @pytest.mark.parametrize("peer", ["203.0.113.9", "10.0.0.4", "::1", "::ffff:203.0.113.9"])
 def test_nobody_else_is_believed(peer: str) -> None:
     """A01, A13: a header from a peer that is no trusted proxy is not read."""
     expected = peer.removeprefix("::ffff:")
-    assert client_address(peer, "198.51.100.7", TRUSTED) == expected
-    assert client_address(peer, "198.51.100.7", ()) == expected
+    assert address(peer, "198.51.100.7") == expected
+    assert address(peer, "198.51.100.7", of=Proxies.of((), "X-Forwarded-For", "")) == expected
 
 
 def test_mapped_proxy_is_the_proxy() -> None:
     """A proxy that a dual-stack socket shows as ::ffff:10.0.0.1 is trusted as 10.0.0.1."""
-    assert client_address("::ffff:10.0.0.1", "198.51.100.7", TRUSTED) == "198.51.100.7"
+    assert address("::ffff:10.0.0.1", "198.51.100.7") == "198.51.100.7"
 
 
 @pytest.mark.parametrize("peer", [None, "", "None", "unix:", "localhost"])
-def test_no_peer_address(peer: str | None) -> None:
-    """Without a peer address there is no key, and the error names the mend."""
-    with pytest.raises(InvalidInput, match="serve the app over TCP"):
-        client_address(peer, "198.51.100.7", TRUSTED)
+def test_no_peer_address(peer: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a peer address there is no key, and the log names both mends."""
+    with pytest.raises(InvalidInput, match="no peer address"):
+        address(peer, "198.51.100.7")
+    assert "serve the app over TCP, or list 'unix:'" in caplog.text
+
+
+@pytest.mark.parametrize("peer", [None, ""])
+def test_a_declared_unix_socket(peer: str | None) -> None:
+    """With 'unix:' declared, what the proxy at its other end says counts, or one shared bucket."""
+    of = proxies(UNIX, "10.0.0.2/32")
+    assert address(peer, "6.6.6.6, 198.51.100.7", of=of) == "198.51.100.7"
+    assert address(peer, "6.6.6.6, 198.51.100.7, 10.0.0.2", of=of) == "198.51.100.7"
+    assert address(peer, of=of) == address(peer, "nobody", of=of) == "0.0.0.0"
+    assert address("203.0.113.9", "198.51.100.7", of=of) == "203.0.113.9"
+
+
+@pytest.fixture
+def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget that this process has warned already."""
+    monkeypatch.setattr(module, "_warned", threading.Lock())
+
+
+@pytest.mark.parametrize(
+    ("peer", "header", "warns"),
+    [
+        ("10.9.9.9", "X-Forwarded-For", True),
+        ("127.0.0.1", "Forwarded", True),
+        ("::1", "CF-Connecting-IP", True),
+        ("fd00::1", "X-Real-IP", True),
+        (PROXY, "X-Real-IP", True),  # declared, but with another header
+        (PROXY, "X-Forwarded-For", False),
+        ("203.0.113.9", "X-Forwarded-For", False),
+        ("2001:db8::1", "Forwarded", False),
+        ("10.9.9.9", "Accept", False),
+    ],
+)
+@pytest.mark.usefixtures("unwarned")
+def test_an_undeclared_proxy_is_told_of_once(
+    caplog: pytest.LogCaptureFixture, peer: str, header: str, warns: bool
+) -> None:
+    """B026: one warning a process for a private peer with a header nobody declared; no trust."""
+    headers = Headers([(header, "198.51.100.7")])
+    for _ in range(3):
+        seen = str(client_address(peer, headers, proxies()))
+        assert seen == (peer if (peer, header) != (PROXY, "X-Forwarded-For") else "198.51.100.7")
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == int(warns)
+    assert all(header in text and "AUTHGUARD_TRUSTED_PROXIES" in text for text in warnings)
+    assert all("198.51" not in text and peer not in text for text in warnings)
+
+
+@pytest.mark.usefixtures("unwarned")
+def test_a_middleware_that_took_the_header_is_no_undeclared_proxy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Behind werkzeug's ProxyFix the peer is the client already: nothing to warn of."""
+    headers = Headers([("X-Forwarded-For", "192.168.7.21")])
+    client_address("192.168.7.21", headers, proxies(), rewritten=True)
+    assert caplog.records == []
 
 
 def test_no_peer_address_over_http(site: Site, caplog: pytest.LogCaptureFixture) -> None:

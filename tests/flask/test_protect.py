@@ -349,7 +349,7 @@ def test_the_counted_name_is_told(own: Site) -> None:
 
     own.post("/told", data={"username": "Vera@example.test", "user": "omar"})
     own.post("/told", data={"username": " Nobody "})
-    assert told == ["key-1", " Nobody "]
+    assert told == ["key-1", "nobody"]
 
 
 def test_a_protection_lost_among_decorators_is_found(own: Site) -> None:

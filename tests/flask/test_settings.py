@@ -53,9 +53,25 @@ WRONG: list[tuple[str, str, Any]] = [
     ("AG017", "TRUSTED_PROXIES", ["10.0.0.1/8"]),
     ("AG017", "TRUSTED_PROXIES", ["proxy.test"]),
     ("AG017", "TRUSTED_PROXIES", [1]),
+    ("AG011", "SECRET", []),
+    ("AG011", "SECRET", [None]),
+    ("AG017", "TRUSTED_PROXIES", ["::ffff:10.0.0.0/104"]),
+    ("AG017", "TRUSTED_PROXIES", ["2002::/16"]),
+    ("AG017", "ALLOWLIST", "10.0.0.0/8"),
+    ("AG017", "DENYLIST", ["unix:"]),
+    ("AG018", "ALLOWLIST", ["0.0.0.0/0"]),
+    ("AG018", "DENYLIST", ["::/0"]),
     ("AG018", "TRUSTED_PROXIES", ["*"]),
     ("AG018", "TRUSTED_PROXIES", ["10.0.0.1/32", "0.0.0.0/0"]),
     ("AG018", "TRUSTED_PROXIES", ["::/0"]),
+    ("AG025", "PREFIXES", [32, 64]),
+    ("AG025", "PREFIXES", {"clients": (32, 64)}),
+    ("AG025", "PREFIXES", {"client": (16, 48), "network": (24, 48)}),
+    ("AG025", "PREFIXES", {"network": (24, 96)}),
+    ("AG027", "FORWARDED_HEADER", "X_Forwarded_For"),
+    ("AG027", "FORWARDED_HEADER", "X-Forwarded-For, Forwarded"),
+    ("AG027", "FORWARDED_HEADER", ["X-Forwarded-For"]),
+    ("AG027", "FORWARDED_HEADER", ""),
 ]
 
 
@@ -67,9 +83,21 @@ def test_wrong_setting(code: str, key: str, value: object) -> None:
     with pytest.raises(ConfigurationError) as caught:
         AuthGuard(app)
     assert caught.value.code == code
-    assert caught.value.where == f"AUTHGUARD_{key}"
+    assert caught.value.where.partition("[")[0] == f"AUTHGUARD_{key}"
     assert caught.value.mend
     assert state_of(app) is None
+
+
+@pytest.mark.parametrize("value", [0, 129, "x", -1, True, 56.0, None])
+@pytest.mark.parametrize(("part", "at"), [("client", 1), ("network", 0)])
+def test_wrong_prefix(part: str, at: int, value: object) -> None:
+    """B036: what is no length of a prefix is refused at the start, and where it stands is told."""
+    pair: list[object] = [8, 8]
+    pair[at] = value
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.read(GOOD | {"AUTHGUARD_PREFIXES": {part: pair}})
+    assert caught.value.code == "AG025"
+    assert caught.value.where == f"AUTHGUARD_PREFIXES['{part}'][{at}]"
 
 
 def test_secret_is_never_shown() -> None:
@@ -98,7 +126,9 @@ def test_defaults_and_values() -> None:
             "AUTHGUARD_LOGIN_REDIRECT": "home.index",
         }
     )
-    assert full.trusted_proxies == (ip_network("10.0.0.0/30"), ip_network("2001:db8::1/128"))
+    proxies = full.proxies()
+    assert tuple(proxies.networks) == (ip_network("10.0.0.0/30"), ip_network("2001:db8::1/128"))
+    assert (proxies.unix, proxies.header) == (False, "X-Forwarded-For")
     assert (full.hash_slots, full.login_redirect) == (2, "home.index")
 
 

@@ -46,8 +46,8 @@ def warm(guard: Guard, action: str = "login") -> None:
 
 def keys_of(guard: Guard, account: str, client: str) -> tuple[str, ...]:
     """Name the keys of a login, in the order of its limits; a lock stands behind its log."""
-    subjects = guard._subjects("login", account, client)
-    return guard._shape("login", frozenset(subjects)).bind(subjects).keys
+    known = guard._known("login", account, client, None)
+    return guard._shape("login", known.subjects).bind(*known.pseudonyms).keys
 
 
 @contextmanager

@@ -1,0 +1,177 @@
+"""Who is asking: from what a request claims to what the limits count by. Private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from authguard.errors import ConfigurationError, InvalidInput
+from authguard.identity.accounts import AccountKey, Normaliser, normalise_account
+from authguard.identity.addresses import (
+    Prefixes,
+    client_address_of,
+    read_networks,
+    read_prefixes,
+)
+from authguard.identity.destinations import Email, Phone, read_destination
+from authguard.identity.pseudonyms import Pseudonyms, check_secrets
+from authguard.policy import ADDRESS_PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from ipaddress import IPv4Address, IPv6Address
+
+    from authguard.policy import Policy
+
+__all__ = ["NO_ACCOUNT", "Known", "NoAccount", "Subjects"]
+
+
+class NoAccount:
+    """The type of :data:`NO_ACCOUNT`."""
+
+    def __repr__(self) -> str:
+        return "NO_ACCOUNT"
+
+
+#: The request names no usable account: only limits by other parts are charged. For malformed
+#: input, so that it costs its sender and nobody else.
+NO_ACCOUNT: Final = NoAccount()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """
+    What is known of one request.
+
+    Attributes:
+        pseudonyms: By secret, newest first: each subject's pseudonym.
+        allowlisted: The client is on the allowlist.
+        denylisted: The client is on the denylist.
+    """
+
+    pseudonyms: tuple[dict[str, bytes], ...]
+    allowlisted: bool = False
+    denylisted: bool = False
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """What can be counted by."""
+        return frozenset(self.pseudonyms[0])
+
+    @property
+    def client_tag(self) -> bytes | None:
+        """Three bytes that name the client in an entry; None if it is not known."""
+        client = self.pseudonyms[0].get("client")
+        return None if client is None else client[:3]
+
+
+class Subjects:
+    """
+    Reads what requests claim; the arguments are those of :class:`authguard.Guard`.
+
+    Raises:
+        ConfigurationError: AG011, AG017, AG018 or AG025, naming the setting and the mend.
+    """
+
+    def __init__(
+        self,
+        policies: Mapping[str, Policy],
+        *,
+        secret: str | bytes | Sequence[str | bytes],
+        normalise: Callable[[str], str] | None,
+        resolve: Callable[[str], str | None] | None,
+        prefixes: Mapping[str, tuple[int, int]] | None,
+        allowlist: Sequence[str],
+        denylist: Sequence[str],
+    ) -> None:
+        self.pseudonyms = tuple(Pseudonyms(key) for key in check_secrets(secret, "secret"))
+        self.normalise = _normaliser(normalise)
+        self._resolve = resolve
+        self._allowlist = read_networks(allowlist, "allowlist")
+        self._denylist = read_networks(denylist, "denylist")
+        lengths = read_prefixes(prefixes, "prefixes")
+        self._cuts = {action: _cuts(policy, lengths) for action, policy in policies.items()}
+
+    def account_key(self, account: object) -> AccountKey:
+        """See :meth:`authguard.Guard.account_key`."""
+        if isinstance(account, AccountKey):
+            return self._of_key(account)
+        name = self.normalise(account)  # refused here, before the app's look-up sees it
+        key = None if self._resolve is None else self._resolve(cast("str", account))
+        return AccountKey(name) if key is None else self._of_key(key)
+
+    def _of_key(self, key: object) -> AccountKey:
+        try:
+            return AccountKey(self.normalise(key))
+        except InvalidInput as error:  # the app's doing, and no name that somebody typed
+            raise ConfigurationError(
+                "AG026",
+                "the key of an account",
+                error.problem,
+                "give short text that the normaliser takes, such as a UUID",
+            ) from None
+
+    def known(
+        self,
+        policy: Policy,
+        *,
+        account: str | NoAccount | None,
+        client: str | IPv4Address | IPv6Address | None,
+        destination: str | Email | Phone | None,
+        partial: bool,
+    ) -> Known:
+        """
+        Read what is given.
+
+        Args:
+            policy: The action's policy.
+            account: The claimed account.
+            client: The client's address.
+            destination: Where a message would go.
+            partial: Not all that the policy's limits count by must be given.
+
+        Raises:
+            InvalidInput: Something can't be used, or is missing.
+        """
+        needed = frozenset() if partial else policy.parts
+        values = {"global": ("global", "")} if "global" in policy.parts else {}
+        if account is not NO_ACCOUNT and (account is not None or "account" in needed):
+            values["account"] = ("account", self.account_key(account))
+        allowlisted = denylisted = False
+        if client is not None or not needed.isdisjoint(ADDRESS_PARTS):
+            ip = client_address_of(client)
+            allowlisted, denylisted = ip in self._allowlist, ip in self._denylist
+            for subject, part, prefixes in self._cuts[policy.action]:
+                values[subject] = (part, prefixes.of(ip))
+        if destination is not None:
+            to = read_destination(destination) if isinstance(destination, str) else destination
+            if isinstance(to, Email):
+                values["destination"] = ("destination", to.mailbox)
+            elif isinstance(to, Phone):
+                values["destination"] = ("destination", to.number)
+                values["number_range"] = ("number_range", to.number_range)
+            else:
+                raise InvalidInput("destination", "must be an e-mail address or a phone number")
+        pseudonyms = tuple(
+            {subject: each.of(part, value) for subject, (part, value) in values.items()}
+            for each in self.pseudonyms
+        )
+        return Known(pseudonyms, allowlisted, denylisted)
+
+
+def _normaliser(normalise: Callable[[str], str] | None) -> Normaliser:
+    if normalise is None:
+        return normalise_account
+    return normalise if isinstance(normalise, Normaliser) else Normaliser(normalise)
+
+
+def _cuts(policy: Policy, lengths: Mapping[str, Prefixes]) -> list[tuple[str, str, Prefixes]]:
+    """List all that an address gives for a policy: subject, part, and its lengths."""
+    cuts = {part: (part, part, lengths[part]) for part in ADDRESS_PARTS}
+    for limit in policy.limits:
+        for part, subject in zip(limit.by, limit.subjects, strict=True):
+            if subject != part:
+                own = lengths[part]
+                prefixes = Prefixes(limit.ipv4_prefix or own.ipv4, limit.ipv6_prefix or own.ipv6)
+                cuts[subject] = (subject, part, prefixes)
+    return list(cuts.values())

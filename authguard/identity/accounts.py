@@ -1,0 +1,140 @@
+"""
+The names of accounts: one spelling each, whatever the sender makes of it.
+
+The same normaliser serves the check, the record, the unlock and the status. Which one is the
+app's choice; what none of them lets through is an empty name, an over-long one, and characters
+that nobody can see.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Final
+
+from authguard.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "LONGEST_ACCOUNT",
+    "AccountKey",
+    "Normaliser",
+    "normalise_account",
+    "normalise_case_sensitive",
+    "normalise_precis",
+]
+
+#: Longest account name in characters: the longest e-mail address (RFC 5321: a path of 256 octets
+#: with its angle brackets).
+LONGEST_ACCOUNT: Final = 254
+
+#: Characters of other categories that show nothing (Unicode's Default_Ignorable_Code_Point), and
+#: the blank Braille pattern.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
+
+#: Control, format (invisible and bidirectional), surrogate, line and paragraph separators.
+_REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+class AccountKey(str):
+    """
+    The one key of an account, already looked up: a guard does not ask ``resolve`` for it again.
+
+    For an app that has found the account itself, such as by its session.
+    """
+
+    __slots__ = ()
+
+
+class Normaliser:
+    """
+    Gives the one spelling under which a name is counted.
+
+    Args:
+        spell: Maps a name that has been trimmed of blanks to its one spelling; called with what
+            the normaliser gives, it must change nothing. May raise ``ValueError`` for what can't
+            be a name.
+    """
+
+    def __init__(self, spell: Callable[[str], str]) -> None:
+        self._spell = spell
+
+    def __call__(self, name: object) -> str:
+        """
+        Give the one spelling.
+
+        Args:
+            name: What the request claims, at most 254 characters: before normalising, since NFKC
+                takes quadratic time on combining marks, and after, since it can grow 18-fold.
+
+        Raises:
+            InvalidInput: For anything that is no text, empty, too long, or holds control,
+                invisible or bidirectional characters. Such names share no key with each other.
+        """
+        if not isinstance(name, str):
+            raise InvalidInput("account", "must be text")
+        if len(name) > LONGEST_ACCOUNT:
+            raise InvalidInput("account", f"must be at most {LONGEST_ACCOUNT} characters")
+        trimmed = name.strip()
+        if not trimmed:
+            raise InvalidInput("account", "must not be empty")
+        # Asked first, so that no normaliser can drop such a character and join two names.
+        _refuse_unseen(trimmed)
+        try:
+            text = self._spell(trimmed)
+        except InvalidInput:
+            raise
+        except ValueError:  # its text may hold the name
+            raise InvalidInput("account", "holds characters that no name here can have") from None
+        if not isinstance(text, str):
+            raise TypeError(f"the normaliser gave {type(text).__name__} instead of text")
+        text = text.strip()
+        if not text:
+            raise InvalidInput("account", "must not be empty")
+        if len(text) > LONGEST_ACCOUNT:
+            raise InvalidInput("account", f"must be at most {LONGEST_ACCOUNT} characters")
+        _refuse_unseen(text)
+        return text
+
+
+def _refuse_unseen(text: str) -> None:
+    if text.isascii() and text.isprintable():
+        return
+    if _INVISIBLE.search(text) or any(
+        unicodedata.category(character) in _REFUSED_CATEGORIES for character in text
+    ):
+        raise InvalidInput("account", "must not hold control or invisible characters")
+
+
+def _nfkc_casefold(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    # Casefolding can undo NFKC.
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _nfkc(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _precis(text: str) -> str:
+    from precis_i18n import get_profile  # noqa: PLC0415 - only for those who choose it
+
+    return str(get_profile("UsernameCaseMapped").enforce(text))
+
+
+#: The default: NFKC, casefold, NFKC again; blanks at both ends trimmed.
+normalise_account: Final = Normaliser(_nfkc_casefold)
+
+#: For apps where ``Vera`` and ``vera`` are two accounts: NFKC, blanks trimmed, case kept. Never
+#: where a look-up ignores case: each spelling would get tries of its own.
+normalise_case_sensitive: Final = Normaliser(_nfkc)
+
+#: RFC 8265, UsernameCaseMapped: full and half width mapped, lower case, NFC, the Bidi rule.
+#: Refuses blanks inside, symbols, and compatibility forms such as circled letters.
+normalise_precis: Final = Normaliser(_precis)

@@ -1,0 +1,86 @@
+"""
+Pseudonyms: what a limit counts by, as 32 bytes that only the secret's owner can make.
+
+Fields are length-prefixed before they are hashed, so no two pairs of values meet in one
+pseudonym, whatever they hold.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from authguard.errors import ConfigurationError
+
+__all__ = ["Pseudonyms", "check_secrets"]
+
+#: Shortest secret in bytes: the digest size, below which RFC 2104 advises against.
+SHORTEST_SECRET: Final = 32
+
+#: What stands in examples and tutorials; a secret that holds it is nobody's secret.
+_PLACEHOLDERS: Final = (b"change-me", b"change_me", b"changeme", b"your-secret", b"your_secret")
+
+#: Different bytes a secret must have; 32 random hexadecimal digits have 8 but once in 10,000.
+_LETTERS: Final = 8
+
+
+def check_secrets(secrets: object, where: str) -> tuple[bytes, ...]:
+    """
+    Give the bytes of a secret that can be one, or of several; no value is ever shown.
+
+    Args:
+        secrets: Text (as UTF-8) or bytes; or a list of such, the newest first.
+        where: The setting they stand in, for the error.
+
+    Raises:
+        ConfigurationError: AG011, if one is missing, shorter than 32 bytes, a placeholder, or
+            stands twice.
+    """
+    if not isinstance(secrets, list | tuple):
+        return (_check_secret(secrets, where),)
+    if not secrets:
+        return (_check_secret(None, where),)
+    keys = tuple(_check_secret(each, f"{where}[{at}]") for at, each in enumerate(secrets))
+    if len(set(keys)) != len(keys):
+        raise ConfigurationError("AG011", where, "holds one secret twice", "list each once")
+    return keys
+
+
+def _check_secret(secret: object, where: str) -> bytes:
+    key = secret.encode(errors="replace") if isinstance(secret, str) else secret
+    if not isinstance(key, bytes) or len(key) < SHORTEST_SECRET:
+        problem = f"is missing or shorter than {SHORTEST_SECRET} bytes"
+    elif len(set(key)) < _LETTERS or any(word in key.lower() for word in _PLACEHOLDERS):
+        problem = "is a placeholder, not a secret"
+    else:
+        return key
+    raise ConfigurationError(
+        "AG011",
+        where,
+        problem,
+        "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+    )
+
+
+class Pseudonyms:
+    """
+    Turns what a limit counts by into 32 bytes that only the secret's owner can make.
+
+    Args:
+        secret: At least 32 bytes (text counts as UTF-8), random, the same for all workers.
+
+    Raises:
+        ConfigurationError: AG011, if it is missing, too short, or a placeholder.
+    """
+
+    def __init__(self, secret: str | bytes) -> None:
+        self._key = _check_secret(secret, "secret")
+
+    def __repr__(self) -> str:
+        return "Pseudonyms(secret=…)"
+
+    def of(self, part: str, value: str) -> bytes:
+        """Give the pseudonym of a value; fields are length-prefixed, so that no two pairs meet."""
+        kind, text = part.encode(), value.encode()
+        message = b"%d:%s%d:%s" % (len(kind), kind, len(text), text)
+        return hmac.digest(self._key, message, "sha256")

@@ -1,0 +1,38 @@
+"""Pseudonyms: nothing raw, nothing that meets, nothing without a secret."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authguard import ConfigurationError
+from authguard.identity import Pseudonyms
+
+
+@given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
+def test_no_two_values_meet_in_one_pseudonym(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """A30: fields are length-prefixed, so different part and value never make one pseudonym."""
+    pseudonyms = Pseudonyms("a secret of the tests, 32 bytes or more")
+
+    def of(pair: tuple[str, str]) -> bytes | None:
+        try:
+            return pseudonyms.of(*pair)
+        except UnicodeEncodeError:
+            return None  # lone surrogates never get past normalise_account
+
+    assert (of(one) == of(other)) is (one == other) or None in (of(one), of(other))
+
+
+@pytest.mark.parametrize(
+    "secret", ["", "short", "x" * 64, "ab" * 32, "changeme-changeme-0123456789abcdef", b"", None, 5]
+)
+def test_a_weak_secret_stops_the_start(secret: object) -> None:
+    """A missing, short or one-character secret is a configuration error that names the mend."""
+    with pytest.raises(ConfigurationError, match=r"AG011 secret: .*secrets\.token_urlsafe"):
+        Pseudonyms(secret)  # type: ignore[arg-type]
+
+
+def test_a_secret_never_shows() -> None:
+    """The secret is in no repr."""
+    assert "tests" not in repr(Pseudonyms("a secret of the tests, 32 bytes or more"))
