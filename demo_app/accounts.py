@@ -15,7 +15,7 @@ from sqlalchemy.orm import (
 )
 
 from authguard import InvalidInput
-from authguard.identity import normalise_account
+from authguard.identity import normalise_identifier
 
 if TYPE_CHECKING:
     from authguard import Passwords
@@ -95,7 +95,7 @@ class SqlAccounts:
         _Base.metadata.create_all(self._engine)
         with Session(self._engine) as session, session.begin():
             for person in PEOPLE:
-                known = session.get(_NameRow, normalise_account(person.username))
+                known = session.get(_NameRow, normalise_identifier(person.username))
                 # Nobody can type a random key, so no name can stand for another's account.
                 key = known.account_key if known else uuid.uuid4().hex
                 session.merge(
@@ -109,12 +109,12 @@ class SqlAccounts:
                 )
                 session.flush()
                 for each in (person.username, person.email, person.phone):
-                    session.merge(_NameRow(name=normalise_account(each), account_key=key))
+                    session.merge(_NameRow(name=normalise_identifier(each), account_key=key))
 
     def find(self, identifier: str) -> DemoAccount | None:
-        """The account that answers to this username, e-mail or phone, or None."""
+        """The account that answers to this username, e-mail or phone, however spelt, or None."""
         try:
-            name = normalise_account(identifier)
+            name = normalise_identifier(identifier)
         except InvalidInput:
             return None
         query = (

@@ -21,6 +21,7 @@ __all__ = [
     "LONGEST_ACCOUNT",
     "AccountKey",
     "Normaliser",
+    "casefolded",
     "normalise_account",
     "normalise_case_sensitive",
     "normalise_precis",
@@ -111,10 +112,10 @@ def _refuse_unseen(text: str) -> None:
         raise InvalidInput("account", "must not hold control or invisible characters")
 
 
-def _nfkc_casefold(text: str) -> str:
+def casefolded(text: str) -> str:
+    """Give NFKC, casefold, NFKC again: casefolding can undo the first."""
     if text.isascii():
         return text.lower()
-    # Casefolding can undo NFKC.
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -129,7 +130,7 @@ def _precis(text: str) -> str:
 
 
 #: The default: NFKC, casefold, NFKC again; blanks at both ends trimmed.
-normalise_account: Final = Normaliser(_nfkc_casefold)
+normalise_account: Final = Normaliser(casefolded)
 
 #: For apps where ``Vera`` and ``vera`` are two accounts: NFKC, blanks trimmed, case kept. Never
 #: where a look-up ignores case: each spelling would get tries of its own.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from authguard.errors import InvalidInput
-from authguard.identity.accounts import LONGEST_ACCOUNT, normalise_account
+from authguard.identity.accounts import LONGEST_ACCOUNT, casefolded, normalise_account
 
 if TYPE_CHECKING:
     from authguard.identity.accounts import Normaliser
@@ -104,7 +104,7 @@ def read_email(text: object, *, fold: bool = True) -> Email:
     except EmailNotValidError:  # its text holds parts of the address
         raise InvalidInput("email", "is no e-mail address") from None
     domain = valid.ascii_domain.lower()
-    name = unicodedata.normalize("NFKC", valid.local_part).casefold()
+    name = casefolded(valid.local_part)
     if fold and domain in _PLUS_TAGS:
         name = name.partition("+")[0] or name
     if fold and domain in _DOTS:
@@ -125,9 +125,12 @@ def read_phone(text: object, *, region: str | None = None) -> Phone:
 
     Raises:
         InvalidInput: If it is none: too long or too short for its country, or no number at all.
+        ValueError: If there is no such region.
     """
     import phonenumbers  # noqa: PLC0415 - only for those who have phone numbers
 
+    if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
+        raise ValueError(f"region: {region!r} is no ISO 3166-1 code in capitals, such as 'NO'")
     typed = _text(text, "phone")
     try:
         if not _LIKE_A_PHONE.fullmatch(unicodedata.normalize("NFKC", typed)):
@@ -135,7 +138,9 @@ def read_phone(text: object, *, region: str | None = None) -> Phone:
         number = phonenumbers.parse(typed, region)
     except phonenumbers.NumberParseException:
         raise InvalidInput("phone", "is no phone number with its country's code") from None
-    if not phonenumbers.is_possible_number(number):
+    # A local number without its area code is "possible", too, and is nobody's E.164.
+    reason = phonenumbers.is_possible_number_with_reason(number)
+    if reason != phonenumbers.ValidationResult.IS_POSSIBLE:
         raise InvalidInput("phone", "is no phone number of its country")
     e164 = phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
     country = phonenumbers.region_code_for_number(number)
@@ -171,6 +176,7 @@ def normalise_identifier(
 
     Raises:
         InvalidInput: As the normaliser. What is neither an address nor a number is a username.
+        ValueError: If there is no such region.
     """
     name = normalise(text)
     try:

@@ -60,7 +60,9 @@ class TestReady:
 class TestSignIn:
     """The sign-in over HTTP."""
 
-    @pytest.mark.parametrize("identifier", ["vera", " VERA ", "Vera@Example.test", "+14155550101"])
+    @pytest.mark.parametrize(
+        "identifier", ["vera", " VERA ", "Vera@Example.TEST", "+14155550101", "+1 (415) 555-0101"]
+    )
     def test_every_name_of_an_account_signs_in(self, demo: Demo, identifier: str) -> None:
         """Username, e-mail and phone sign in, whatever their case and surrounding blanks."""
         vera = demo.visitor("198.51.100.1")
