@@ -21,7 +21,7 @@ class Account(Protocol):
 
         Limits count by it, and the session holds it. Take something random that nobody can type,
         such as a UUID: a typed text that names no account counts under itself, so whoever can
-        type a key can use up its tries. Letter case and blanks at the ends make no difference.
+        type a key can use up its tries. It is put into one spelling as a name is.
         """
         ...
 

@@ -6,13 +6,14 @@ import re
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from authguard import default_policies, load_policies
+import pytest
+from flask import Flask
+
+from authguard import Denied, default_policies, load_policies
+from authguard.flask import AuthGuard
 from authguard.flask.settings import Settings
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -93,6 +94,78 @@ def test_the_plain_example_protects(valkey_url: str) -> None:
     scope["guard"].close()
 
 
-def blocks(language: str) -> list[str]:
-    """Give README's code blocks of a language."""
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def test_the_settings_of_who_is_asking_work_as_printed(valkey_url: str) -> None:
+    """README's lines on who is asking, run as printed: header, lists, prefix and resolve count."""
+    example = next(code for code in blocks("python") if "FORWARDED_HEADER" in code)
+    app = a_flask_app(valkey_url)
+    names = {"vera": "key-1", "vera@example.test": "key-1"}
+    scope: dict[str, Any] = {"app": app, "AuthGuard": AuthGuard, "account_key_of": names.get}
+    exec(compile(example, "README.md", "exec"), scope)
+    app.post("/login")(scope["guard"].protect("login", account="name")(lambda: ""))
+
+    def post(name: str, forwarded: str) -> int:
+        return (
+            app.test_client()
+            .post(
+                "/login",
+                data={"name": name},
+                headers={"X-Forwarded-For": f"192.0.2.1, {forwarded}"},
+                environ_base={"REMOTE_ADDR": "10.0.0.1"},
+            )
+            .status_code
+        )
+
+    assert post("omar", "203.0.113.9") == 403
+    one_client = [post(f"user-{n}", f"2001:db8:0:1{n:02x}::1") for n in range(31)]
+    assert one_client == [200] * 30 + [429]
+    assert [post(f"user-{n}", "198.51.100.7") for n in range(40)] == [200] * 40
+    assert [post(name, "192.0.2.9") for name in list(names) * 3] == [200] * 5 + [429]
+    with app.app_context():
+        scope["guard"].guard.close()
+
+
+def test_the_page_on_identity_works_as_printed(valkey_url: str) -> None:
+    """docs/identity.md, run block by block: every name is there, and does what is said of it."""
+    page = (ROOT / "docs/identity.md").read_text(encoding="utf-8")
+    app = a_flask_app(valkey_url)
+    sent: list[str] = []
+    scope: dict[str, Any] = {
+        "app": app,
+        "account_ids": {"vera": "key-1", "+14155550101": "key-1"},
+        "send_the_code": lambda: sent.append("code"),
+        "new_secret": "a new secret of the tests, 32 bytes or more",
+        "old_secret": app.config["AUTHGUARD_SECRET"],
+    }
+    (rungs,) = blocks("toml", page)
+    app.config["AUTHGUARD_POLICY"] = tomllib.loads(rungs) | {
+        "otp.send": {
+            "limits": [{"name": "quota", "by": ["destination"], "sliding_log": "2/1h"}],
+        }
+    }
+    prefixes, lists, resolve, send, rotation = blocks("python", page)
+    for code in (prefixes, lists, rotation, resolve):
+        exec(compile(code, "identity.md", "exec"), scope)
+    with app.app_context():
+        guard = scope["guard"].guard
+    assert guard.account_key("415-555-0101") == guard.account_key("Vera") == "key-1"
+    scope["guard"] = guard
+    for _ in range(2):
+        exec(compile(send, "identity.md", "exec"), scope)
+    with pytest.raises(Denied):
+        exec(compile(send, "identity.md", "exec"), scope)
+    assert sent == ["code"] * 2
+    guard.close()
+
+
+def a_flask_app(valkey_url: str) -> Flask:
+    """Give an app with what README's first lines set."""
+    app = Flask("example")
+    app.config["AUTHGUARD_STORE_URL"] = valkey_url
+    app.config["AUTHGUARD_SECRET"] = "a secret of the tests, 32 bytes or more"
+    app.config["AUTHGUARD_DEADLINE_MS"] = 10_000
+    return app
+
+
+def blocks(language: str, page: str = README) -> list[str]:
+    """Give a page's code blocks of a language."""
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
