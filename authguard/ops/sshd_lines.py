@@ -21,16 +21,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
+from authguard.identity import read_address
 from authguard.ops.syslog_stamp import STAMP, YearHand, read_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from ipaddress import IPv4Address
 
+    from authguard.identity import Address
     from authguard.ops.syslog_stamp import Stamp
 
 __all__ = ["SignIn", "SshdLog", "WrongYearError", "parse_sshd_log"]
@@ -67,14 +66,14 @@ class SignIn:
     Attributes:
         at_ms: Milliseconds since 1970.
         account: The name as sshd wrote it, blanks and all; may be empty.
-        client: The address it came from; IPv4-mapped folded, zone dropped.
+        client: The address it came from; an IPv4 address that IPv6 carries taken out, zone dropped.
         succeeded: Whether the credential was right.
         times: How many tries the line stands for (syslog folds equal lines into one).
     """
 
     at_ms: int
     account: str
-    client: IPv4Address | IPv6Address
+    client: Address
     succeeded: bool
     times: int = 1
 
@@ -110,7 +109,7 @@ class _Told:
     """What one message says, before its time is known."""
 
     account: str
-    client: IPv4Address | IPv6Address
+    client: Address
     succeeded: bool
     times: int
 
@@ -200,7 +199,7 @@ def _told(message: str) -> _Told | None:
     if result is None or not times:
         return None
     try:
-        client = _client(result["address"])
+        client = read_address(result["address"])
     except ValueError:
         return None
     return _Told(result["name"], client, result["result"] != "Failed", times)
@@ -211,12 +210,3 @@ def _again(previous: _Told | None, times: int) -> _Told | None:
     if previous is None or not times:
         return None
     return _Told(previous.account, previous.client, previous.succeeded, times)
-
-
-@lru_cache(maxsize=65_536)
-def _client(address: str) -> IPv4Address | IPv6Address:
-    """Read an address as sshd prints it; ValueError where it is none."""
-    client = ip_address(address)
-    if isinstance(client, IPv6Address):
-        return client.ipv4_mapped or IPv6Address(int(client))
-    return client

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import libvalkey
 
+from authguard.testing import _free_port as free_port
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -23,13 +25,6 @@ __all__ = ["CLOSE", "Talk", "Wire", "free_port", "honest"]
 CLOSE: Final = "close"
 
 Step = bytes | float | str
-
-
-def free_port() -> int:
-    """Find a port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Talk:
