@@ -85,6 +85,18 @@ def test_a_lock_holds_and_is_told_of_once(with_secrets: Callable[..., Guard], cl
     assert during.peek("login", **VERA).remaining == 8
 
 
+def test_a_lock_from_before_the_change_holds(with_secrets: Callable[..., Guard]) -> None:
+    """A lock that stands under the old secret alone refuses, and its end is told."""
+    before, during = with_secrets(OLD), with_secrets(NEW, OLD)
+    for number in range(10):
+        before.attempt("login", account="vera", client=f"203.0.113.{number}")
+    with pytest.raises(Denied) as denied:
+        during.attempt("login", account="vera", client="198.51.100.7")
+    verdict = denied.value.decision.verdicts[1]
+    assert (verdict.name, verdict.locked, verdict.remaining) == ("account", True, 0)
+    assert denied.value.retry_after == 3600
+
+
 def test_success_and_clear_reach_both(
     with_secrets: Callable[..., Guard], client: valkey.Valkey
 ) -> None:
