@@ -27,6 +27,8 @@ What to try
   - Give wrong passwords until you are refused{when}.
     The page counts down and lets you in when the wait is over.
   - Ask for ghost, who never existed, or for dora: the answers are everybody's.
+  - Spell a name in other ways while you guess, VERA@Example.test or +1 (415) 555-0101: it stays one
+    account with one budget.
   - The same from a shell. The last answer is a 429 that says how long to wait:
 
     for i in 1 2 3 4 5 6; do curl -si {url}/auth/login \\
