@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from authguard.errors import ConfigurationError, InvalidInput
+from authguard.errors import InvalidInput
 from authguard.identity.accounts import AccountKey, Normaliser, normalise_account
 from authguard.identity.addresses import (
     Prefixes,
@@ -95,21 +95,10 @@ class Subjects:
     def account_key(self, account: object) -> AccountKey:
         """See :meth:`authguard.Guard.account_key`."""
         if isinstance(account, AccountKey):
-            return self._of_key(account)
+            return account
         name = self.normalise(account)  # refused here, before the app's look-up sees it
         key = None if self._resolve is None else self._resolve(cast("str", account))
-        return AccountKey(name) if key is None else self._of_key(key)
-
-    def _of_key(self, key: object) -> AccountKey:
-        try:
-            return AccountKey(self.normalise(key))
-        except InvalidInput as error:  # the app's doing, and no name that somebody typed
-            raise ConfigurationError(
-                "AG026",
-                "the key of an account",
-                error.problem,
-                "give short text that the normaliser takes, such as a UUID",
-            ) from None
+        return AccountKey.of_name(name) if key is None else AccountKey.of_app(key)
 
     def known(
         self,

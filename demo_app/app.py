@@ -9,6 +9,7 @@ from flask import Blueprint, Flask, Response, jsonify, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from authguard.flask import AuthGuard
+from authguard.identity import normalise_identifier
 from demo_app.accounts import PEOPLE, SqlAccounts
 from demo_app.settings import Settings
 
@@ -36,7 +37,8 @@ def create_app(settings: Settings) -> Flask:
         AUTHGUARD_HASH_SLOTS=settings.hash_slots,
         AUTHGUARD_POLICY=settings.policy,
     )
-    guard = AuthGuard(app)
+    # The accounts' spelling for all names: else a number that nobody has would get tries for each.
+    guard = AuthGuard(app, normalise=normalise_identifier)
     accounts = SqlAccounts(settings.database)
     app.register_blueprint(guard.blueprint(accounts=accounts), url_prefix="/auth")
     app.register_blueprint(pages)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from flask import request
 from werkzeug.local import LocalProxy
 
-from authguard.errors import Denied, StoreUnavailable
+from authguard.errors import Denied, InvalidInput, StoreUnavailable
 from authguard.flask import signals
 from authguard.flask.client_address import client_address
 from authguard.flask.ledger import ledger
@@ -106,6 +106,8 @@ def charge_client(action: str) -> None:
     """
     Count a request that names no usable account: a failure of its client, and of nobody else.
 
+    Where it was refused just because there is no client to be told, there is nobody to count it.
+
     Args:
         action: The policy's name.
 
@@ -114,7 +116,8 @@ def charge_client(action: str) -> None:
         StoreUnavailable: The store gave no verdict.
         InvalidInput: The client's address can't be used.
     """
-    ledger().attempts[action, None] = _reserve(action, None)
+    if not ledger().clientless:
+        ledger().attempts[action, None] = _reserve(action, None)
 
 
 def release_all(action: str) -> None:
@@ -128,12 +131,16 @@ def _reserve(
     action: str, account: AccountKey | None, destination: str | None = None
 ) -> RequestAttempt:
     state = current_state()
-    client = client_address(
-        request.remote_addr,
-        request.headers,
-        state.proxies,
-        rewritten="werkzeug.proxy_fix.orig" in request.environ,
-    )
+    try:
+        client = client_address(
+            request.remote_addr,
+            request.headers,
+            state.proxies,
+            rewritten="werkzeug.proxy_fix.orig" in request.environ,
+        )
+    except InvalidInput:
+        ledger().clientless = True
+        raise
     try:
         attempt = state.guard.attempt(
             action,

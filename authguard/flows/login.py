@@ -78,9 +78,10 @@ def sign_in(
     """
     try:
         typed, password = read()
-        normalise(typed)  # refused here, before it reaches the app's database
+        name = normalise(typed)  # refused here, before it reaches the app's database
         account = accounts.find(typed)
-        attempt = reserve(AccountKey(typed if account is None else account.key))
+        key = AccountKey.of_name(name) if account is None else AccountKey.of_app(account.key)
+        attempt = reserve(key)
     except InvalidInput:
         charge_client()
         raise

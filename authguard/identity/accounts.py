@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
-from authguard.errors import InvalidInput
+from authguard.errors import ConfigurationError, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,16 +40,6 @@ _INVISIBLE: Final = re.compile(
 
 #: Control, format (invisible and bidirectional), surrogate, line and paragraph separators.
 _REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-
-class AccountKey(str):
-    """
-    The one key of an account, already looked up: a guard does not ask ``resolve`` for it again.
-
-    For an app that has found the account itself, such as by its session.
-    """
-
-    __slots__ = ()
 
 
 class Normaliser:
@@ -139,3 +129,44 @@ normalise_case_sensitive: Final = Normaliser(_nfkc)
 #: RFC 8265, UsernameCaseMapped: full and half width mapped, lower case, NFC, the Bidi rule.
 #: Refuses blanks inside, symbols, and compatibility forms such as circled letters.
 normalise_precis: Final = Normaliser(_precis)
+
+
+class AccountKey(str):
+    """
+    The one key of an account, already looked up: a guard does not ask ``resolve`` for it again.
+
+    For an app that has found the account itself, such as by its session. A key need not look like
+    a name: it is put into the default spelling, whatever normaliser names have.
+
+    Args:
+        key: The app's own key of the account.
+
+    Raises:
+        InvalidInput: If it is no text, or none that can be a name. ``None`` is nobody's key.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, key: object) -> Self:
+        """Make one; see the class."""
+        return super().__new__(cls, normalise_account(key))
+
+    @classmethod
+    def of_name(cls, name: str) -> Self:
+        """Give the key of a name that nobody has: the name, as the normaliser has spelt it."""
+        return super().__new__(cls, name)
+
+    @classmethod
+    def of_app(cls, key: object) -> Self:
+        """
+        Give the key that an app says an account has.
+
+        Raises:
+            ConfigurationError: AG026, if it is none: the app's fault, and no client's.
+        """
+        try:
+            return cls(key)
+        except InvalidInput as error:
+            raise ConfigurationError(
+                "AG026", "the key of an account", error.problem, "give short text, such as a UUID"
+            ) from None

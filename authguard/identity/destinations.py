@@ -172,7 +172,7 @@ def normalise_identifier(
     Args:
         text: What was typed.
         region: As in :func:`read_phone`; without one only numbers with a ``+`` are read as such.
-        normalise: The guard's normaliser.
+        normalise: Spells what is no number, and an address's name.
 
     Raises:
         InvalidInput: As the normaliser. What is neither an address nor a number is a username.
@@ -181,7 +181,9 @@ def normalise_identifier(
     name = normalise(text)
     try:
         if "@" in name:
-            return normalise(read_email(name).address)
+            # Not of the name in its one spelling: casefolding makes another domain of "straße".
+            local, _, domain = read_email(text).address.rpartition("@")
+            return f"{normalise(local)}@{domain}"
         if _LIKE_A_PHONE.fullmatch(name):
             return read_phone(name, region=region).number
     except InvalidInput:
