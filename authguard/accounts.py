@@ -55,7 +55,8 @@ class Accounts(Protocol):
 
         Args:
             identifier: What somebody typed: a username, an e-mail address or a phone number, of
-                any length and case. Look it up as the sign-up wrote it.
+                any length and case. Look it up as the sign-up wrote it. What is evened out here,
+                the extension's ``normalise`` must even out too, or counting tells who has a name.
         """
         ...
 

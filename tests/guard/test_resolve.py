@@ -71,6 +71,32 @@ def test_a_key_is_not_looked_up_again(guard_factory: Callable[..., Guard]) -> No
     assert isinstance(guard.account_key("anything"), AccountKey)
 
 
+def test_a_key_has_one_spelling_whatever_names_have(guard_factory: Callable[..., Guard]) -> None:
+    """B042: a key need not look like a name; the same key is the same budget, looked up or given."""
+    guard = guard_factory(
+        policies=BY_ACCOUNT, normalise=lambda text: str(int(text)), resolve=lambda _text: " Key-1 "
+    )
+    assert guard.account_key("0047") == AccountKey("KEY-1") == "key-1"
+    for account in ("47", AccountKey("Key-1"), guard.account_key("0048")):
+        guard.attempt("login", account=account)
+    assert guard.peek("login", account=AccountKey("key-1")).remaining == 2
+
+
+def test_a_name_that_was_spelt_is_not_spelt_again(guard_factory: Callable[..., Guard]) -> None:
+    """What account_key gives for a name that nobody has counts as that very name does."""
+    guard = guard_factory(policies=BY_ACCOUNT, normalise=normalise_case_sensitive)
+    guard.attempt("login", account=guard.account_key("Ghost"))
+    assert guard.peek("login", account="Ghost").remaining == 4
+    assert guard.peek("login", account="ghost").remaining == 5
+
+
+@pytest.mark.parametrize("key", [None, 5, b"key", "", "  ", "k" * 255, "key\x00"])
+def test_nobodys_key_is_no_key(key: Any) -> None:
+    """B045: a session without an account makes no key that all such sessions would share."""
+    with pytest.raises(InvalidInput):
+        AccountKey(key)
+
+
 def test_what_cannot_be_a_name_is_not_looked_up(guard_factory: Callable[..., Guard]) -> None:
     """A18, A25: empty, invisible and over-long names never reach the app's own look-up."""
     asked: list[str] = []
