@@ -72,7 +72,7 @@ def test_a_key_is_not_looked_up_again(guard_factory: Callable[..., Guard]) -> No
 
 
 def test_a_key_has_one_spelling_whatever_names_have(guard_factory: Callable[..., Guard]) -> None:
-    """B042: a key need not look like a name; the same key is the same budget, looked up or given."""
+    """B042: a key need not look like a name; looked up or given, it is the same budget."""
     guard = guard_factory(
         policies=BY_ACCOUNT, normalise=lambda text: str(int(text)), resolve=lambda _text: " Key-1 "
     )
