@@ -18,7 +18,7 @@ from authguard.guard import NO_ACCOUNT
 if TYPE_CHECKING:
     from authguard.decision import Decision
     from authguard.guard import Attempt
-    from authguard.identity import AccountKey
+    from authguard.identity import AccountKey, Address
 
 __all__ = [
     "RequestAttempt",
@@ -26,6 +26,7 @@ __all__ = [
     "current_attempt",
     "release_all",
     "report_locks",
+    "requests_client",
     "reserve",
 ]
 
@@ -127,17 +128,27 @@ def release_all(action: str) -> None:
             attempt.release()
 
 
+def requests_client() -> Address:
+    """
+    Give the address that counts as the client's of the running request.
+
+    Raises:
+        InvalidInput: Nobody can tell; see ``client_address``.
+    """
+    return client_address(
+        request.remote_addr,
+        request.headers,
+        current_state().proxies,
+        rewritten="werkzeug.proxy_fix.orig" in request.environ,
+    )
+
+
 def _reserve(
     action: str, account: AccountKey | None, destination: str | None = None
 ) -> RequestAttempt:
     state = current_state()
     try:
-        client = client_address(
-            request.remote_addr,
-            request.headers,
-            state.proxies,
-            rewritten="werkzeug.proxy_fix.orig" in request.environ,
-        )
+        client = requests_client()
     except InvalidInput:
         ledger().clientless = True
         raise

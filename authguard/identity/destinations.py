@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from authguard.errors import InvalidInput
 from authguard.identity.accounts import LONGEST_ACCOUNT, casefolded, normalise_account
@@ -47,7 +47,7 @@ _SAME: Final = {"googlemail.com": "gmail.com", "pm.me": "proton.me", "protonmail
 _RANGE_DIGITS: Final = 4
 
 #: What is typed as a phone number: digits, and what people write between them.
-_LIKE_A_PHONE: Final = re.compile(r"[+(\d][\d ()./-]{4,}(?:;ext=\d{1,7})?")
+_LIKE_A_PHONE: Final = re.compile(r"\(?\+?[\d(][\d ()./-]{4,}(?:;ext=\d{1,7})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,9 @@ def normalise_identifier(
     name = normalise(text)
     try:
         if "@" in name:
-            # Not of the name in its one spelling: casefolding makes another domain of "straße".
-            local, _, domain = read_email(text).address.rpartition("@")
+            # Not of the casefolded name: "straße.example" is another domain than "strasse.example".
+            composed = unicodedata.normalize("NFKC", cast("str", text))
+            local, _, domain = read_email(composed).address.rpartition("@")
             return f"{normalise(local)}@{domain}"
         if _LIKE_A_PHONE.fullmatch(name):
             return read_phone(name, region=region).number

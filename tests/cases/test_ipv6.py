@@ -50,13 +50,30 @@ def test_many_networks_of_one_provider(site_factory: Callable[..., Site]) -> Non
     assert guess(site, 31, "2001:db8:8::1") == 401
 
 
+@pytest.mark.parametrize("ask", [guess, guess_behind])
 @pytest.mark.parametrize("written", ["::ffff:{}", "::FFFF:{}", "0:0:0:0:0:ffff:{}"])
-def test_ipv4_clients_of_a_dual_stack_server(site: Site, written: str) -> None:
+def test_ipv4_clients_of_a_dual_stack_server(
+    site_factory: Callable[..., Site], ask: Callable[[Site, int, str], int], written: str
+) -> None:
     """B034: ::ffff:192.0.2.1 is 192.0.2.1, and another IPv4 client has its own budget."""
+    site = site_factory(AUTHGUARD_TRUSTED_PROXIES=[PROXY])
     first, second = written.format("192.0.2.1"), written.format("192.0.2.9")
-    assert [guess(site, n, first) for n in range(21)] == [401] * 20 + [429]
-    assert guess(site, 21, "192.0.2.1") == 429
-    assert guess(site, 21, second) == 401
+    assert [ask(site, n, first) for n in range(21)] == [401] * 20 + [429]
+    assert ask(site, 21, "192.0.2.1") == 429
+    assert ask(site, 21, second) == 401
+
+
+def test_a_proxy_of_a_dual_stack_server_is_the_proxy(site_factory: Callable[..., Site]) -> None:
+    """B034: a proxy that the socket shows as ::ffff:10.0.0.1 is believed as 10.0.0.1 is."""
+    site = site_factory(AUTHGUARD_TRUSTED_PROXIES=[PROXY])
+
+    def ask(number: int, client: str) -> int:
+        headers = {"X-Forwarded-For": client}
+        peer = f"::ffff:{PROXY}"
+        return site.login(f"user-{number}", client=peer, headers=headers).status_code
+
+    assert [ask(n, "198.51.100.7") for n in range(21)] == [401] * 20 + [429]
+    assert ask(21, "198.51.100.8") == 401
 
 
 SPELLINGS = [

@@ -265,6 +265,14 @@ def test_spellings_of_a_domain_are_one_account(
     assert door.knock("a@strasse.example") == 401
 
 
+@pytest.mark.parametrize("at", ["\uff20", "\ufe6b"])
+def test_an_at_sign_of_another_width(build: Callable[..., Site], at: str) -> None:
+    """A16, A22: with normalise_identifier an address is one account with any form of its @."""
+    door = add_door(build(blueprint=False, normalise=normalise_identifier), "/door")
+    emails = [f"a{each}b\u00fccher.example" for each in (at, "@")] * 2 + [IDN[1]] * 2
+    assert [door.knock(email) for email in emails] == [401] * 5 + [429]
+
+
 @pytest.mark.parametrize(
     "email",
     ["a@ex.com.", "a@ex..com", "a@", "@ex.com", "a@b@ex.com", "a@[203.0.113.9]", "a@ex,com"],

@@ -67,6 +67,15 @@ def test_the_leftmost_address_is_the_clients_own_invention(behind: Site, left: s
     assert guess(behind, 25, f"{CLIENT}, {NEIGHBOUR}") == 401
 
 
+@pytest.mark.parametrize("second", ["10.0.0.2", "::ffff:10.0.0.2", "10.0.0.2:8080"])
+def test_own_proxies_are_passed_over(site_factory: Callable[..., Site], second: str) -> None:
+    """A02: behind two own proxies the first item from the right that is none of them is the key."""
+    site = site_factory(AUTHGUARD_TRUSTED_PROXIES=["10.0.0.0/30"])
+    answers = [guess(site, n, f"192.0.2.{n}, {CLIENT}, {second}") for n in range(21)]
+    assert answers == [401] * 20 + [429]
+    assert guess(site, 21, f"{CLIENT}, {NEIGHBOUR}, {second}") == 401
+
+
 @pytest.mark.parametrize(
     "header", ["X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP"]
 )

@@ -197,3 +197,22 @@ def test_a_view_that_sends_messages(
     assert sent == ["user-0", "user-1", "user-2"]
     peek = site.guard.peek("send", account="vera", client=site.home)
     assert [verdict.remaining for verdict in peek.verdicts] == [9, 3]
+
+
+def test_several_attempts_in_one_request_count_for_its_client(
+    site_factory: Callable[..., Site],
+) -> None:
+    """A46: behind a proxy, a batch of sign-ins counts for whoever sent it, one by one."""
+    site = site_factory(AUTHGUARD_TRUSTED_PROXIES=["10.0.0.1/32"])
+
+    @site.app.post("/batch")
+    def batch() -> str:
+        client = site.auth.client_address()
+        for number in range(20):
+            site.auth.guard.attempt("login", account=f"user-{number}", client=client)
+        return str(client)
+
+    forwarded = {"X-Forwarded-For": "6.6.6.6, 198.51.100.7"}
+    assert site.post("/batch", client="10.0.0.1", headers=forwarded).text == "198.51.100.7"
+    assert site.login("vera", client="10.0.0.1", headers=forwarded).status_code == 429
+    assert site.login("vera", client="10.0.0.1").status_code == 401
