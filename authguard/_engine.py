@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from authguard._core.calls import LATEST_MS
+from authguard.checks import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ def check_cost(cost: object, shape: Shape) -> None:
         ValueError: If it is no whole number from 1, or more than a limit could ever admit.
     """
     if type(cost) is not int or cost < 1:
-        raise ValueError(f"cost: must be a whole number of at least 1, not {cost!r}")
+        raise ValueError(f"cost: must be a whole number of at least 1, not {shown(cost)}")
     for limit in shape.limits:
         if cost > limit.algorithm.limit:
             raise ValueError(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from authguard.errors import InvalidInput
+from authguard.checks import shown
+from authguard.errors import ConfigurationError, InvalidInput
 from authguard.identity.accounts import AccountKey, Normaliser, normalise_account
 from authguard.identity.addresses import (
     Prefixes,
     client_address_of,
+    counted_address,
     read_networks,
     read_prefixes,
 )
@@ -45,11 +47,13 @@ class Known:
 
     Attributes:
         pseudonyms: By secret, newest first: each subject's pseudonym.
+        account: The account's key, if one is named.
         allowlisted: The client is on the allowlist.
         denylisted: The client is on the denylist.
     """
 
     pseudonyms: tuple[dict[str, bytes], ...]
+    account: AccountKey | None = None
     allowlisted: bool = False
     denylisted: bool = False
 
@@ -70,7 +74,7 @@ class Subjects:
     Reads what requests claim; the arguments are those of :class:`authguard.Guard`.
 
     Raises:
-        ConfigurationError: AG011, AG017, AG018 or AG025, naming the setting and the mend.
+        ConfigurationError: AG011, AG017, AG018, AG025 or AG028, naming the setting and the mend.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class Subjects:
     ) -> None:
         self.pseudonyms = tuple(Pseudonyms(key) for key in check_secrets(secret, "secret"))
         self.normalise = _normaliser(normalise)
+        if resolve is not None:
+            _check_function(resolve, "resolve")
         self._resolve = resolve
         self._allowlist = read_networks(allowlist, "allowlist")
         self._denylist = read_networks(denylist, "denylist")
@@ -98,7 +104,7 @@ class Subjects:
             return account
         name = self.normalise(account)  # refused here, before the app's look-up sees it
         key = None if self._resolve is None else self._resolve(cast("str", account))
-        return AccountKey.of_name(name) if key is None else AccountKey.of_app(key)
+        return AccountKey(name) if key is None else AccountKey.of_app(key)
 
     def known(
         self,
@@ -107,7 +113,8 @@ class Subjects:
         account: str | NoAccount | None,
         client: str | IPv4Address | IPv6Address | None,
         destination: str | Email | Phone | None,
-        partial: bool,
+        partial: bool = False,
+        listed: bool = True,
     ) -> Known:
         """
         Read what is given.
@@ -118,20 +125,26 @@ class Subjects:
             client: The client's address.
             destination: Where a message would go.
             partial: Not all that the policy's limits count by must be given.
+            listed: Whether the two lists count; an operator clears what stands, listed or not.
 
         Raises:
             InvalidInput: Something can't be used, or is missing.
         """
         needed = frozenset() if partial else policy.parts
         values = {"global": ("global", "")} if "global" in policy.parts else {}
-        if account is not NO_ACCOUNT and (account is not None or "account" in needed):
-            values["account"] = ("account", self.account_key(account))
-        allowlisted = denylisted = False
+        allowlisted = False
         if client is not None or not needed.isdisjoint(ADDRESS_PARTS):
             ip = client_address_of(client)
-            allowlisted, denylisted = ip in self._allowlist, ip in self._denylist
+            counted = counted_address(ip)
+            if listed and (ip in self._denylist or counted in self._denylist):
+                return Known(({},), denylisted=True)  # before the app's look-up is asked
+            allowlisted = listed and ip in self._allowlist
             for subject, part, prefixes in self._cuts[policy.action]:
-                values[subject] = (part, prefixes.of(ip))
+                values[subject] = (part, prefixes.of(counted))
+        key = None
+        if account is not NO_ACCOUNT and (account is not None or "account" in needed):
+            key = self.account_key(account)
+            values["account"] = ("account", key)
         if destination is not None:
             to = read_destination(destination) if isinstance(destination, str) else destination
             if isinstance(to, Email):
@@ -145,13 +158,24 @@ class Subjects:
             {subject: each.of(part, value) for subject, (part, value) in values.items()}
             for each in self.pseudonyms
         )
-        return Known(pseudonyms, allowlisted, denylisted)
+        return Known(pseudonyms, key, allowlisted)
 
 
 def _normaliser(normalise: Callable[[str], str] | None) -> Normaliser:
     if normalise is None:
         return normalise_account
+    _check_function(normalise, "normalise")
     return normalise if isinstance(normalise, Normaliser) else Normaliser(normalise)
+
+
+def _check_function(function: object, where: str) -> None:
+    if not callable(function):
+        raise ConfigurationError(
+            "AG028",
+            where,
+            f"{shown(function)} is no function",
+            "give one that takes the typed text",
+        )
 
 
 def _cuts(policy: Policy, lengths: Mapping[str, Prefixes]) -> list[tuple[str, str, Prefixes]]:

@@ -21,7 +21,7 @@ class Account(Protocol):
 
         Limits count by it, and the session holds it. Take something random that nobody can type,
         such as a UUID: a typed text that names no account counts under itself, so whoever can
-        type a key can use up its tries. It is put into one spelling as a name is.
+        type a key can use up its tries. Taken as it is: letter case tells two keys apart.
         """
         ...
 
@@ -54,8 +54,8 @@ class Accounts(Protocol):
         Return the account that the text names, or None.
 
         Args:
-            identifier: What somebody typed: a username, an e-mail address or a phone number, of
-                any length and case. Look it up as the sign-up wrote it. What is evened out here,
+            identifier: What somebody typed: a username, an e-mail address or a phone number of
+                up to 254 characters. Look it up as the sign-up wrote it. What is evened out here,
                 the extension's ``normalise`` must even out too, or counting tells who has a name.
         """
         ...

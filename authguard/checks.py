@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["is_unicode", "is_whole"]
+from typing import Final
+
+__all__ = ["is_unicode", "is_whole", "shown"]
+
+_LONGEST_SHOWN: Final = 200
 
 
 def is_whole(value: object, least: int) -> bool:
@@ -17,3 +21,12 @@ def is_unicode(text: str) -> bool:
     Looked for rather than tried, since the error that ``encode()`` would raise holds the text.
     """
     return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def shown(value: object) -> str:
+    """Give a value as an error shows it: no number is too long for that, no list too deep."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} beyond all bounds"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from authguard._core import calls
@@ -17,6 +16,7 @@ from authguard._core.attempt import Reservation
 from authguard._core.keys import Shape
 from authguard._engine import Engine, check_cost
 from authguard._subjects import NO_ACCOUNT, Subjects
+from authguard.checks import shown
 from authguard.decision import Decision
 from authguard.errors import (
     ConfigurationError,
@@ -26,7 +26,7 @@ from authguard.errors import (
     StoreUnavailable,
 )
 from authguard.limiter import Limiter
-from authguard.policy import PARTS, Policy, PolicyLimit
+from authguard.policy import ADDRESS_PARTS, PARTS, Policy, PolicyLimit
 from authguard.policy_file import load_policies
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Guard:
         denylist: Sequence[str] = (),
     ) -> None:
         self.policies: Mapping[str, Policy] = load_policies(policies)
-        self._shapes: dict[tuple[str, frozenset[str], str | None, bool], Shape] = {}
+        self._shapes: dict[tuple[str, frozenset[str], frozenset[str] | None, bool], Shape] = {}
         if store is None or store == "":
             raise ConfigurationError(
                 "AG010", "store", "missing", "write valkey://[user:password@]host:port/database"
@@ -189,7 +189,7 @@ class Guard:
             decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
         if not decision.allowed:
             raise Denied(decision)
-        return Attempt(self._engine, reservation, decision, now_ms)
+        return Attempt(self._engine, reservation, decision, now_ms, known.account)
 
     def peek(
         self,
@@ -230,18 +230,25 @@ class Guard:
 
         With an account: those that count by it; give the client too to empty the pair of the two.
         The client's and its network's own logs stay, so that opening an account gives nobody
-        behind the same address a fresh budget. With a client alone: its logs and its network's.
-        A lock's level stays, until its quiet time has passed.
+        behind the same address a fresh budget. Without one, with a client: its logs and its
+        network's. With a destination alone: its own, and not its number range's, which others
+        share. What counts everybody together is cleared only if nothing is given. A lock's level
+        stays, until its quiet time has passed.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer; it may have cleared all the same.
             InvalidInput: If the account, the client or the destination can't be used.
             ConfigurationError: AG009, if the action has no policy.
         """
-        known = self._known(action, account, client, destination, partial=True)
-        shape = self._applying(action, account, replace(known, allowlisted=False))
-        if "account" in known.subjects:
-            shape = self._shape(action, known.subjects, only="account")
+        known = self._subjects.known(
+            self.policy(action),
+            account=account,
+            client=client,
+            destination=destination,
+            partial=True,
+            listed=False,
+        )
+        shape = self._applying(action, account, known, only=_cleared_by(known.subjects))
         binding = shape.bind(*known.pseudonyms)
         return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
 
@@ -286,7 +293,7 @@ class Guard:
         if policy is None:
             raise ConfigurationError(
                 "AG009",
-                f"action {action!r}",
+                f"action {shown(action)}",
                 "has no policy",
                 f"write its table, or take one of: {', '.join(sorted(self.policies))}",
             )
@@ -315,7 +322,7 @@ class Guard:
         action: str,
         subjects: frozenset[str],
         *,
-        only: str | None = None,
+        only: frozenset[str] | None = None,
         by_address: bool = True,
     ) -> Shape:
         """Give the limits that apply to what is known; made once for all attempts."""
@@ -331,9 +338,16 @@ class Guard:
             self._shapes[action, subjects, only, by_address] = shape
         return shape
 
-    def _applying(self, action: str, account: str | NoAccount | None, known: Known) -> Shape:
+    def _applying(
+        self,
+        action: str,
+        account: str | NoAccount | None,
+        known: Known,
+        *,
+        only: frozenset[str] | None = None,
+    ) -> Shape:
         """Give the same, and refuse loudly where nothing would be counted or shown."""
-        shape = self._shape(action, known.subjects, by_address=not known.allowlisted)
+        shape = self._shape(action, known.subjects, only=only, by_address=not known.allowlisted)
         if not shape.limits and account is not NO_ACCOUNT and not known.allowlisted:
             parts = sorted(known.subjects.intersection(PARTS) - {"global"})
             raise ConfigurationError(
@@ -345,18 +359,34 @@ class Guard:
         return shape
 
 
+def _cleared_by(subjects: frozenset[str]) -> frozenset[str]:
+    """Choose what the cleared logs must count by: the narrowest of what is given."""
+    for parts in ({"account"}, set(ADDRESS_PARTS), {"destination"}):
+        if not subjects.isdisjoint(parts):
+            return frozenset(parts)
+    return frozenset({"global"})
+
+
 class Attempt:
     """
     An admitted attempt: a counted failure, until :meth:`succeed` says otherwise.
 
     Attributes:
+        account: The key of the account that was counted: what ``resolve`` gave, or the name in
+            its one spelling. None if no account was named.
         decision: What the limits said when they admitted it.
         settled: Whether the reservation has been given back in the store.
     """
 
     def __init__(
-        self, engine: Engine, reservation: Reservation, decision: Decision, now_ms: int | None
+        self,
+        engine: Engine,
+        reservation: Reservation,
+        decision: Decision,
+        now_ms: int | None,
+        account: AccountKey | None,
     ) -> None:
+        self.account = account
         self.decision = decision
         self.settled = False
         self._engine = engine

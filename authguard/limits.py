@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from authguard.checks import shown
 from authguard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,13 +46,16 @@ def parse_period_ms(text: object, where: str) -> int:
         raise ConfigurationError(
             "AG006",
             where,
-            f"{text!r} is not a period",
+            f"{shown(text)} is not a period",
             "write a whole number and one unit (s, m, h, d), such as '15m'",
         )
     period_ms = int(match[1]) * _UNITS_MS[match[2]]
     if period_ms > LONGEST_PERIOD_MS:
         raise ConfigurationError(
-            "AG006", where, f"{text!r} is longer than ten years", "take a period of 3650d or less"
+            "AG006",
+            where,
+            f"{shown(text)} is longer than ten years",
+            "take a period of 3650d or less",
         )
     return period_ms
 
@@ -60,7 +64,7 @@ def _parse_rate(text: object, where: str) -> tuple[int, int]:
     match = _RATE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ConfigurationError(
-            "AG005", where, f"{text!r} is not a rate", "write COUNT/PERIOD, such as '5/15m'"
+            "AG005", where, f"{shown(text)} is not a rate", "write COUNT/PERIOD, such as '5/15m'"
         )
     return int(match[1]), parse_period_ms(match[2], where)
 
@@ -73,7 +77,7 @@ def _parse_lockout(lockout: str | Sequence[str] | None, where: str) -> tuple[int
         raise ConfigurationError(
             "AG006",
             f"{where}.lockout",
-            f"{lockout!r} is neither a length nor a list of lengths",
+            f"{shown(lockout)} is neither a length nor a list of lengths",
             "write '15m', or a rising list such as ['15m', '1h', '24h']",
         )
     lockout_ms = tuple(parse_period_ms(length, f"{where}.lockout") for length in lengths)
@@ -138,7 +142,10 @@ class SlidingLog:
         for name, value in (("forgive", forgive), ("count_refused", count_refused)):
             if not isinstance(value, bool) and (value is not None or name != "forgive"):
                 raise ConfigurationError(
-                    "AG005", f"{beside}.{name}", f"{value!r} is no switch", "write true or false"
+                    "AG005",
+                    f"{beside}.{name}",
+                    f"{shown(value)} is no switch",
+                    "write true or false",
                 )
         set_once = object.__setattr__
         set_once(self, "limit", limit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from authguard.checks import shown
 from authguard.errors import ConfigurationError
 from authguard.identity.addresses import check_prefix
 
@@ -67,7 +68,7 @@ class PolicyLimit:
     subjects: tuple[str, ...] = field(init=False, default=(), compare=False, repr=False)
 
     def __post_init__(self, where: str | None) -> None:
-        where = where or f"limit {self.name!r}"
+        where = where or f"limit {shown(self.name)}"
         by = check_by(self.by, where)
         lengths = {"ipv4_prefix": (self.ipv4_prefix, 32), "ipv6_prefix": (self.ipv6_prefix, 128)}
         given = [key for key, (length, _) in lengths.items() if length is not None]
@@ -87,8 +88,8 @@ class PolicyLimit:
 
     @property
     def by_address_alone(self) -> bool:
-        """Whether it counts by nothing but an address."""
-        return set(self.by).issubset(ADDRESS_PARTS)
+        """Whether it counts by nothing that differs but an address."""
+        return set(self.by) - {"global"} in ({"client"}, {"network"}, {"client", "network"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,18 @@ class Policy:
     def __post_init__(self) -> None:
         self._check()
         parts = frozenset(part for limit in self.limits for part in limit.by)
-        warnings = [
-            f"{code} {self.action}: no limit counts by {part}; {risk}"
-            for code, part, risk in (
-                ("AG040", "account", "one account can be guessed from many addresses"),
-                ("AG041", "client", "one address can try many accounts"),
+        warnings = []
+        # Together with another part it bounds nothing: each of the other's values has its own log.
+        if not any(set(limit.by) - {"global"} == {"account"} for limit in self.limits):
+            warnings.append(
+                f"AG040 {self.action}: no limit counts by account alone;"
+                " one account can be guessed from many addresses"
             )
-            if part not in parts
-        ]
+        if not any(limit.by_address_alone for limit in self.limits):
+            warnings.append(
+                f"AG041 {self.action}: no limit counts by client alone;"
+                " one address can try many accounts"
+            )
         if self.outage == "allow" and self.action in _CREDENTIALS:
             warnings.append(
                 f"AG042 {self.action}: outage = allow; while the store is away nothing is counted"
@@ -140,7 +145,7 @@ class Policy:
             raise ConfigurationError(
                 "AG005",
                 f"[{self.action}] outage",
-                f"{self.outage!r} is no outage rule",
+                f"{shown(self.outage)} is no outage rule",
                 "write deny or allow",
             )
         names = [limit.name for limit in self.limits]
@@ -149,7 +154,7 @@ class Policy:
                 raise ConfigurationError(
                     "AG007",
                     f"[{self.action}] limits[{index}].name",
-                    f"{name!r} stands twice",
+                    f"{shown(name)} stands twice",
                     "give every limit of an action its own name",
                 )
 
@@ -169,9 +174,9 @@ def check_by(by: object, where: str) -> tuple[str, ...]:
             f"{where}.by",
             "missing"
             if by is None
-            else f"nothing counts by {unknown[0]!r}"
+            else f"nothing counts by {shown(unknown[0])}"
             if unknown
-            else f"{by!r} is not a list of different parts",
+            else f"{shown(by)} is not a list of different parts",
             f"list one or more of: {', '.join(PARTS)}",
         )
     return tuple(part for part in PARTS if part in parts)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from authguard.checks import shown
 from authguard.errors import ConfigurationError
 from authguard.limits import SlidingLog
 from authguard.policy import Policy, PolicyLimit, check_by
@@ -29,6 +30,8 @@ _ACTION = re.compile(r"[a-z][a-z0-9_-]{0,31}(\.[a-z][a-z0-9_-]{0,31}){0,3}", re.
 _LIMIT_KEYS: Final = ("name", "by", "ipv4_prefix", "ipv6_prefix")
 _SLIDING_LOG_OPTIONS: Final = ("lockout", "forgive", "count_refused")
 _SLIDING_LOG_KEYS: Final = (*_LIMIT_KEYS, "sliding_log", *_SLIDING_LOG_OPTIONS)
+#: Parts of an action's name; see _ACTION.
+_MOST_PARTS: Final = 4
 _LATER = (
     "fixed_window",
     "sliding_window_counter",
@@ -70,7 +73,10 @@ def default_policies(profile: str = "default") -> dict[str, Policy]:
     """
     if profile not in PROFILES:
         raise ConfigurationError(
-            "AG009", "profile", f"there is no {profile!r}", f"take one of: {', '.join(PROFILES)}"
+            "AG009",
+            "profile",
+            f"there is no {shown(profile)}",
+            f"take one of: {', '.join(PROFILES)}",
         )
     return _read(tomllib.loads(PROFILES[profile]))
 
@@ -96,7 +102,10 @@ def load_policies(
         source = _parse(Path(source))
     if not isinstance(source, Mapping):
         raise ConfigurationError(
-            "AG001", "policies", f"{source!r} holds none", "name a TOML file, or give a mapping"
+            "AG001",
+            "policies",
+            f"{shown(source)} holds none",
+            "name a TOML file, or give a mapping",
         )
     policies.update(_read(source))
     return policies
@@ -112,7 +121,7 @@ def _parse(path: Path) -> Mapping[str, Any]:
         ) from error
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of too many digits is a ValueError
         raise ConfigurationError(
             "AG002", str(path), f"not valid TOML: {error}", "correct that line"
         ) from error
@@ -137,7 +146,7 @@ def _read(tables: Mapping[str, Any]) -> dict[str, Policy]:
             raise ConfigurationError(
                 "AG003",
                 f"[{action}]",
-                f"holds the policy of {policy.action!r}",
+                f"holds the policy of {shown(policy.action)}",
                 "use one name for both",
             )
         policies[action] = policy
@@ -148,13 +157,17 @@ def _flatten(tables: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     """Turn the nested tables of ``[otp.send]`` into actions; a table with limits is an action."""
     actions: list[tuple[str, Any]] = []
     for key, value in tables.items():
-        where = f"{prefix}{key}"
+        where = prefix + (key if isinstance(key, str) else shown(key)) or "the empty key"
         if isinstance(value, Policy):
             actions.append((where, value))
             continue
         if not isinstance(value, dict):
             raise ConfigurationError(
                 "AG003", where, "unknown key outside of an action's table", "write [action] tables"
+            )
+        if prefix.count(".") == _MOST_PARTS:
+            raise ConfigurationError(
+                "AG003", f"[{where}]", "tables in tables in tables", f"nest {_MOST_PARTS} at most"
             )
         own = {k: v for k, v in value.items() if not isinstance(v, dict | Policy)}
         nested = {k: v for k, v in value.items() if isinstance(v, dict | Policy)}
@@ -171,7 +184,7 @@ def _policy(action: str, table: Mapping[str, Any]) -> Policy:
         raise ConfigurationError(
             "AG004",
             f"[{action}] limits",
-            f"{limits!r} is not a list",
+            f"{shown(limits)} is not a list",
             'write limits = [{ name = "…", by = ["account"], sliding_log = "5/15m" }]',
         )
     bound = tuple(
@@ -185,7 +198,7 @@ def _limit(entry: object, where: str) -> PolicyLimit:
         raise ConfigurationError(
             "AG003",
             where,
-            f"{entry!r} is not a limit",
+            f"{shown(entry)} is not a limit",
             'write { name = "account", by = ["account"], sliding_log = "5/15m" }',
         )
     name = entry.get("name")
@@ -193,7 +206,7 @@ def _limit(entry: object, where: str) -> PolicyLimit:
         raise ConfigurationError(
             "AG004",
             f"{where}.name",
-            "missing" if name is None else f"{name!r} is no possible name",
+            "missing" if name is None else f"{shown(name)} is no possible name",
             "use lower-case letters, digits, '_' and '-'",
         )
     where = f"{where} ({name})"

@@ -162,24 +162,26 @@ def _read_verdict(limit: PolicyLimit, integers: list[int]) -> Verdict:
 
 def _strictest(verdicts: list[Verdict]) -> Verdict:
     """Join what one limit says under each secret: any of its logs can refuse."""
+    setting_lock = [verdict for verdict in verdicts if verdict.lock_set]
     return replace(
         verdicts[0],
         refuses=any(verdict.refuses for verdict in verdicts),
         locked=any(verdict.locked for verdict in verdicts),
-        lock_set=any(verdict.lock_set for verdict in verdicts),
+        lock_set=bool(setting_lock),
         remaining=min(verdict.remaining for verdict in verdicts),
         retry_after_ms=max(verdict.retry_after_ms for verdict in verdicts),
-        reset_after_ms=max(verdict.reset_after_ms for verdict in verdicts),
+        # Where a lock was set: its end.
+        reset_after_ms=max(verdict.reset_after_ms for verdict in setting_lock or verdicts),
     )
 
 
 def _read_cleared(reply: object, shape: Shape) -> Cleared:
-    integers = _integers(reply, 2 * len(shape.limits) * shape.secrets)
+    step = 2 * len(shape.limits)
+    integers = _integers(reply, step * shape.secrets)
     if any(number < 0 for number in integers):
         raise StoreUnavailable("malformed reply")
     # What stands under several secrets is one entry, and one lock.
-    each = range(0, 2 * len(shape.limits), 2)
-    step = 2 * len(shape.limits)
+    each = range(0, step, 2)
     return Cleared(
         entries=sum(max(integers[at::step]) for at in each),
         locks=sum(max(integers[at + 1 :: step]) for at in each),

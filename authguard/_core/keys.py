@@ -55,7 +55,7 @@ class Shape:
         subjects: frozenset[str],
         *,
         secrets: int = 1,
-        only: str | None = None,
+        only: frozenset[str] | None = None,
         by_address: bool = True,
     ) -> Shape:
         """
@@ -65,18 +65,20 @@ class Shape:
             policy: The action's policy.
             subjects: What is known.
             secrets: How many secrets name the keys.
-            only: Leave out the limits that don't count by this part.
+            only: Leave out the limits that count by none of these parts.
             by_address: False leaves out the limits that count by nothing but an address.
         """
         limits = tuple(
             limit
             for limit in policy.limits
             if subjects.issuperset(limit.subjects)
-            and (only is None or only in limit.by)
+            and (only is None or not only.isdisjoint(limit.by))
             and (by_address or not limit.by_address_alone)
         )
         if any("device" in limit.by for limit in limits):
-            limits = tuple(limit for limit in limits if "account" not in limit.by)
+            limits = tuple(
+                limit for limit in limits if "account" not in limit.by or "device" in limit.by
+            )
         return cls(
             policy.action,
             limits,

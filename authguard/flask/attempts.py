@@ -18,7 +18,7 @@ from authguard.guard import NO_ACCOUNT
 if TYPE_CHECKING:
     from authguard.decision import Decision
     from authguard.guard import Attempt
-    from authguard.identity import AccountKey, Address
+    from authguard.identity import Address
 
 __all__ = [
     "RequestAttempt",
@@ -45,9 +45,9 @@ class RequestAttempt:
             counted.
     """
 
-    def __init__(self, attempt: Attempt, account: AccountKey | None) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         self.decision: Decision = attempt.decision
-        self.account = account
+        self.account = attempt.account
         self._attempt = attempt
 
     @property
@@ -97,10 +97,10 @@ def reserve(action: str, account: str, destination: str | None = None) -> Reques
         InvalidInput: The account, the destination or the client's address can't be used.
     """
     attempts = ledger().attempts
-    key = current_state().guard.account_key(account)
-    if (action, key) not in attempts:
-        attempts[action, key] = _reserve(action, key, destination)
-    return attempts[action, key]
+    asked = (action, current_state().guard.account_key(account), destination)
+    if asked not in attempts:
+        attempts[asked] = _reserve(*asked)
+    return attempts[asked]
 
 
 def charge_client(action: str) -> None:
@@ -118,12 +118,12 @@ def charge_client(action: str) -> None:
         InvalidInput: The client's address can't be used.
     """
     if not ledger().clientless:
-        ledger().attempts[action, None] = _reserve(action, None)
+        ledger().attempts[action, None, None] = _reserve(action, None)
 
 
 def release_all(action: str) -> None:
     """Release this request's attempts at an action: no credential could be looked at."""
-    for (of, _account), attempt in ledger().attempts.items():
+    for (of, *_), attempt in ledger().attempts.items():
         if of == action:
             attempt.release()
 
@@ -143,9 +143,7 @@ def requests_client() -> Address:
     )
 
 
-def _reserve(
-    action: str, account: AccountKey | None, destination: str | None = None
-) -> RequestAttempt:
+def _reserve(action: str, account: str | None, destination: str | None = None) -> RequestAttempt:
     state = current_state()
     try:
         client = requests_client()
@@ -159,7 +157,7 @@ def _reserve(
             client=client,
             destination=destination,
         )
-        return RequestAttempt(attempt, account)
+        return RequestAttempt(attempt)
     except Denied as error:
         signals.send(
             signals.attempt_refused, current_app_object(), action=action, decision=error.decision

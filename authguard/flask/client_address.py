@@ -34,6 +34,9 @@ UNIX: Final = "unix:"
 #: (RFC 1122, 3.2.1.3).
 _NOWHERE: Final = ipaddress.IPv4Address(0)
 
+#: How servers show a peer without an address: gunicorn, uWSGI; werkzeug; waitress.
+_NO_ADDRESS: Final = frozenset({None, "", "<local>", "localhost", UNIX})
+
 #: Headers that proxies set; only for the warning.
 _FORWARDING: Final = (
     "X-Forwarded-For",
@@ -108,7 +111,7 @@ def client_address(
         nearest = read_address(peer or "")
     except ValueError:
         nearest = None
-    if nearest is None and not proxies.unix:
+    if nearest is None and not (proxies.unix and peer in _NO_ADDRESS):
         # The operator's mistake, not the client's: say it where the operator looks.
         _log.error(
             "a request was refused: it has no peer address; serve the app over TCP, or list"

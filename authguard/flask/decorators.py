@@ -10,7 +10,7 @@ from flask import current_app, request
 
 from authguard.errors import HashingUnavailable, InvalidInput
 from authguard.flask.attempts import charge_client, release_all, reserve
-from authguard.flask.fields import read_text
+from authguard.flask.fields import has_body, in_query, read_text
 from authguard.flask.origin import SAFE_METHODS
 from authguard.flask.refusals import as_http_errors
 
@@ -71,15 +71,20 @@ def _reserve(
     try:
         key = account() if callable(account) else _typed(account)
         if key is not None or not _merely_shows_the_form():
-            to = destination() if callable(destination) else destination and _typed(destination)
-            reserve(action, _required(key), to)
+            reserve(action, _required(key), _destination(destination))
     except InvalidInput:
         charge_client(action)
         raise
 
 
+def _destination(given: str | Callable[[], str | None] | None) -> str | None:
+    if given is None:
+        return None
+    return given() if callable(given) else read_text(request, given)
+
+
 def _typed(field: str) -> str | None:
-    if _carries_nothing() and field not in request.args:
+    if _carries_nothing() and not in_query(request, field):
         return None
     return read_text(request, field)
 
@@ -96,6 +101,11 @@ def _merely_shows_the_form() -> bool:
 
 
 def _carries_nothing() -> bool:
-    # A GET can have a body, and a view can read it: such a request is an attempt.
-    has_body = bool(request.content_length) or "Transfer-Encoding" in request.headers
-    return request.method in SAFE_METHODS and not has_body
+    # A GET can have a body, and a view can read it: such a request is an attempt. Over HTTP/2 no
+    # header need tell of it.
+    return (
+        request.method in SAFE_METHODS
+        and not request.content_length
+        and "Transfer-Encoding" not in request.headers
+        and not has_body(request)
+    )

@@ -94,12 +94,19 @@ class AuthGuard:
                 denylist=settings.denylist,
             )
             passwords = Passwords(slots=settings.hash_slots)
-            state = State(settings, guard, passwords, settings.proxies(), look_up)
+            state = State(settings, guard, passwords, settings.proxies(), look_up, self)
             state.install(app)
             if app.config["SESSION_COOKIE_SAMESITE"] is None:
                 app.config["SESSION_COOKIE_SAMESITE"] = "Lax"
             app.after_request(seal)
             app.teardown_request(report_locks)
+        elif state.made_by is not self and (self._clock or self._normalise or self._resolve):
+            raise ConfigurationError(
+                "AG029",
+                "AuthGuard(clock=…, normalise=…, resolve=…)",
+                "another AuthGuard has initialised this app, so these would count for nothing",
+                "give them to the first one, or use that one",
+            )
         for action in sorted(self._actions):
             state.guard.policy(action)
         if state.guard not in self._guards:
@@ -124,6 +131,8 @@ class AuthGuard:
         Requests of every method are reserved for, with one exception: a GET, HEAD or OPTIONS that
         names no account and has no body is free if the view takes other methods too, so that
         showing its form costs nothing. The view must not look at credentials in such a request.
+        A function that names an account on a GET, such as the session's, makes every look at the
+        form a failure: let it return None where nothing was sent.
 
         A refusal is raised as an HTTP exception, 429 :class:`Refused` or 503 :class:`NoVerdict`,
         so an app's own error handlers may answer it; ``Retry-After`` is kept whatever they return.
@@ -166,7 +175,7 @@ class AuthGuard:
 
     def client_address(self) -> IPv4Address | IPv6Address:
         """
-        Give the running request's client, as the limits count it: past the trusted proxies.
+        Give the running request's client, past the trusted proxies.
 
         For attempts of your own, such as each of several sign-ins in one request:
         ``guard.guard.attempt("login", account=…, client=guard.client_address())``.

@@ -26,6 +26,8 @@ __all__ = [
     "BODY_BYTES",
     "TooLarge",
     "WrongMediaType",
+    "has_body",
+    "in_query",
     "read_credentials",
     "read_text",
     "typed_text",
@@ -70,6 +72,14 @@ def read_text(request: Request, name: str) -> str:
     return _one(request, _body(request), name, from_query=True)
 
 
+def has_body(request: Request) -> bool:
+    """Tell whether there is a body, whatever the headers say; one that can't be read is one."""
+    try:
+        return bool(_raw(request))
+    except (HTTPException, InvalidInput):
+        return True
+
+
 def typed_text(request: Request, name: str) -> str:
     """
     Return what was typed into a field of a form, to be shown again; empty if it can't be read.
@@ -80,18 +90,32 @@ def typed_text(request: Request, name: str) -> str:
     """
     try:
         return request.form.get(name, "")
-    except (HTTPException, OSError):  # refused already, for just this
+    except Exception:  # noqa: BLE001 - whatever the server's stream raised was refused already
         return ""
+
+
+def in_query(request: Request, name: str) -> list[str]:
+    """
+    Return all values of a field of the query.
+
+    Raises:
+        InvalidInput: The query is no UTF-8, percent-encoded or not.
+    """
+    try:
+        return request.args.getlist(name)
+    except UnicodeDecodeError:
+        pass
+    raise InvalidInput("query", "is not valid UTF-8")
 
 
 def _one(request: Request, body: Callable[[str], list[Any]], name: str, *, from_query: bool) -> str:
     in_body = body(name)
-    in_query: list[Any] = request.args.getlist(name)
-    if len(in_body) > 1 or len(in_query) > 1:
+    queried: list[Any] = in_query(request, name)
+    if len(in_body) > 1 or len(queried) > 1:
         raise InvalidInput(name, "is given more than once")
-    if in_body and in_query and in_body != in_query:
+    if in_body and queried and in_body != queried:
         raise InvalidInput(name, "differs between body and query")
-    value = next(iter(in_body or (in_query if from_query else [])), "")
+    value = next(iter(in_body or (queried if from_query else [])), "")
     if not isinstance(value, str):
         raise InvalidInput(name, "must be text")
     if not value:
@@ -112,7 +136,7 @@ def _body(request: Request) -> Callable[[str], list[Any]]:
             return request.form.getlist
     except RequestEntityTooLarge:
         raise TooLarge("body", f"is longer than {BODY_BYTES} bytes") from None
-    except (HTTPException, OSError):  # the client went away, or sent broken chunks
+    except HTTPException:  # a form that ends too soon
         raise InvalidInput("body", "can't be read to its end") from None
     if request.mimetype or raw:
         raise WrongMediaType("body", "must be a form or JSON")
@@ -125,21 +149,36 @@ def _raw(request: Request) -> bytes:
     longest = BODY_BYTES if allowed is None else min(allowed, BODY_BYTES)
     # One byte more than is allowed, since werkzeug cuts a chunked body off there silently.
     request.max_content_length = longest + 1
-    raw = request.get_data()
+    try:
+        raw = request.get_data()
+    except HTTPException:
+        raise
+    except Exception:  # noqa: BLE001 - each server has its own for a client that goes or breaks off
+        raise InvalidInput("body", "can't be read to its end") from None
     if len(raw) > longest:
         raise RequestEntityTooLarge
     return raw
 
 
-def _json_object(raw: bytes) -> dict[str, Any]:
+#: Stands for JSON that is none.
+_BROKEN: Final = object()
+
+
+def _json(raw: bytes) -> object:
     try:
-        parsed = json.loads(
+        return json.loads(
             raw.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_constant
         )
     except InvalidInput:
         raise
-    except (ValueError, RecursionError):  # its text holds what was sent
-        raise InvalidInput("body", "is not valid JSON") from None
+    except (ValueError, RecursionError):
+        return _BROKEN
+
+
+def _json_object(raw: bytes) -> dict[str, Any]:
+    parsed = _json(raw)
+    if parsed is _BROKEN:  # raised here, since the error that said so holds what was sent
+        raise InvalidInput("body", "is not valid JSON")
     if not isinstance(parsed, dict):
         raise InvalidInput("body", "must be a JSON object")
     return parsed

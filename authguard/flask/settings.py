@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from authguard.checks import is_whole
+from authguard.checks import is_whole, shown
 from authguard.errors import ConfigurationError
 from authguard.flask.client_address import Proxies
 from authguard.identity import check_secrets
@@ -113,7 +113,7 @@ def _check_texts(named: Mapping[str, Any]) -> None:
         _fail(
             "AG027",
             "forwarded_header",
-            f"{header!r} is no name of a header",
+            f"{shown(header)} is no name of a header",
             "name one, such as 'X-Forwarded-For', 'Forwarded' or 'CF-Connecting-IP'",
         )
     target = named.get("login_redirect", "/")
@@ -131,4 +131,9 @@ def _check_numbers(named: Mapping[str, Any]) -> None:
     for name, unit in (("deadline_ms", "milliseconds"), ("hash_slots", "hashes at a time")):
         value = named.get(name, 1)
         if not is_whole(value, 1):
-            _fail("AG012", name, f"{value!r} is no number of {unit}", "write a whole number from 1")
+            _fail(
+                "AG012",
+                name,
+                f"{shown(value)} is no number of {unit}",
+                "write a whole number from 1",
+            )

@@ -57,6 +57,7 @@ class State:
         passwords: Hashes; one object, since its slots bound the whole process.
         proxies: Whose word on the client's address is taken.
         look_up: Turns names into keys.
+        made_by: The extension that made it.
         looked_over_by: The extensions that have looked over the app's views.
     """
 
@@ -65,6 +66,7 @@ class State:
     passwords: Passwords
     proxies: Proxies
     look_up: LookUp
+    made_by: object
     looked_over_by: list[object] = field(default_factory=list)
 
     def install(self, app: Flask) -> None:

@@ -80,7 +80,7 @@ def sign_in(
         typed, password = read()
         name = normalise(typed)  # refused here, before it reaches the app's database
         account = accounts.find(typed)
-        key = AccountKey.of_name(name) if account is None else AccountKey.of_app(account.key)
+        key = AccountKey(name) if account is None else AccountKey.of_app(account.key)
         attempt = reserve(key)
     except InvalidInput:
         charge_client()

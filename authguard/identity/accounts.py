@@ -76,20 +76,26 @@ class Normaliser:
             raise InvalidInput("account", "must not be empty")
         # Asked first, so that no normaliser can drop such a character and join two names.
         _refuse_unseen(trimmed)
-        try:
-            text = self._spell(trimmed)
-        except InvalidInput:
-            raise
-        except ValueError:  # its text may hold the name
-            raise InvalidInput("account", "holds characters that no name here can have") from None
-        if not isinstance(text, str):
-            raise TypeError(f"the normaliser gave {type(text).__name__} instead of text")
+        text = self._spelt(trimmed)
+        if text is None:  # raised here, since the error that said so may hold the name
+            raise InvalidInput("account", "holds characters that no name here can have")
         text = text.strip()
         if not text:
             raise InvalidInput("account", "must not be empty")
         if len(text) > LONGEST_ACCOUNT:
             raise InvalidInput("account", f"must be at most {LONGEST_ACCOUNT} characters")
         _refuse_unseen(text)
+        return text
+
+    def _spelt(self, trimmed: str) -> str | None:
+        try:
+            text = self._spell(trimmed)
+        except InvalidInput:
+            raise
+        except ValueError:
+            return None
+        if not isinstance(text, str):
+            raise TypeError(f"the normaliser gave {type(text).__name__} instead of text")
         return text
 
 
@@ -131,12 +137,16 @@ normalise_case_sensitive: Final = Normaliser(_nfkc)
 normalise_precis: Final = Normaliser(_precis)
 
 
+#: The app's own keys: checked as names are, and otherwise left alone.
+_as_it_is: Final = Normaliser(lambda text: text)
+
+
 class AccountKey(str):
     """
     The one key of an account, already looked up: a guard does not ask ``resolve`` for it again.
 
-    For an app that has found the account itself, such as by its session. A key need not look like
-    a name: it is put into the default spelling, whatever normaliser names have.
+    For an app that has found the account itself, such as by its session. Taken as it is, whatever
+    normaliser names have: two keys that differ only by letter case are two accounts.
 
     Args:
         key: The app's own key of the account.
@@ -149,12 +159,7 @@ class AccountKey(str):
 
     def __new__(cls, key: object) -> Self:
         """Make one; see the class."""
-        return super().__new__(cls, normalise_account(key))
-
-    @classmethod
-    def of_name(cls, name: str) -> Self:
-        """Give the key of a name that nobody has: the name, as the normaliser has spelt it."""
-        return super().__new__(cls, name)
+        return super().__new__(cls, _as_it_is(key))
 
     @classmethod
     def of_app(cls, key: object) -> Self:

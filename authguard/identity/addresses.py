@@ -1,9 +1,4 @@
-"""
-Addresses: one spelling each, the network that counts as one client, and sets of networks.
-
-An IPv6 address that only carries an IPv4 one (mapped, NAT64, 6to4) counts as the IPv4 address,
-found by its bits: as IPv6 all of them would share one network, or one owner would have many.
-"""
+"""Addresses: one spelling each, the network that counts as one client, and sets of networks."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from authguard.checks import is_whole
+from authguard.checks import is_whole, shown
 from authguard.errors import ConfigurationError, InvalidInput
 
 if TYPE_CHECKING:
@@ -27,6 +22,7 @@ __all__ = [
     "Prefixes",
     "check_prefix",
     "client_address_of",
+    "counted_address",
     "read_address",
     "read_networks",
     "read_prefixes",
@@ -67,15 +63,6 @@ class AddressSet:
         return len(self.networks)
 
 
-#: Networks of IPv6 addresses that carry an IPv4 one, and how many bits stand right of it: mapped
-#: (RFC 4291, 2.5.5.2), NAT64's well-known prefix (RFC 6052, 2.1), 6to4 (RFC 3056).
-_MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
-_CARRIERS: Final = (
-    (_MAPPED, 0),
-    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
-    (ipaddress.IPv6Network("2002::/16"), 80),
-)
-
 #: Addresses inside of somebody's own walls: private, loopback, link-local, and a provider's own
 #: (RFC 6890).
 INTERNAL: Final = AddressSet(
@@ -88,10 +75,20 @@ INTERNAL: Final = AddressSet(
     )
 )
 
+#: How a dual-stack socket shows IPv4 (RFC 4291, 2.5.5.2).
+_MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
+
+#: Networks of IPv6 that carry an IPv4 address, and how many bits stand right of it: NAT64's
+#: well-known prefix (RFC 6052, 2.1), 6to4 (RFC 3056).
+_CARRIERS: Final = (
+    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
+    (ipaddress.IPv6Network("2002::/16"), 80),
+)
+
 
 def read_address(text: str) -> Address:
     """
-    Read one IP address: its zone dropped, an IPv4 address that IPv6 carries taken out.
+    Read one IP address: its zone dropped, IPv4 that a dual-stack socket shows as IPv6 as IPv4.
 
     Raises:
         ValueError: If it is none.
@@ -99,16 +96,22 @@ def read_address(text: str) -> Address:
     ip = ipaddress.ip_address(text)
     if isinstance(ip, ipaddress.IPv4Address):
         return ip
-    number = int(ip)
-    bare = ip if ip.scope_id is None else ipaddress.IPv6Address(number)
-    for network, right in _CARRIERS:
-        if bare in network:
-            carried = ipaddress.IPv4Address(number >> right & 0xFFFF_FFFF)
-            # NAT64 and 6to4 must carry no internal address (RFC 6052, 3.1; RFC 3056, 2): one that
-            # does is made up, and must not look like a proxy of ours.
-            if network is _MAPPED or carried not in INTERNAL:
-                return carried
-    return bare
+    return ip.ipv4_mapped or ipaddress.IPv6Address(int(ip))
+
+
+def counted_address(ip: Address) -> Address:
+    """
+    Give the address whose budget is used: the IPv4 address that NAT64 or 6to4 carry, by its bits.
+
+    As IPv6 all clients of a NAT64 would share one network, and one owner of a 6to4 address would
+    have 65,536. For counting alone: an address that anybody may have made up gets no privilege
+    of the one that it carries.
+    """
+    if isinstance(ip, ipaddress.IPv6Address):
+        for network, right in _CARRIERS:
+            if ip in network:
+                return ipaddress.IPv4Address(int(ip) >> right & 0xFFFF_FFFF)
+    return ip
 
 
 def client_address_of(address: object) -> Address:
@@ -160,7 +163,7 @@ def check_prefix(value: object, longest: int, where: str) -> None:
     """
     if not is_whole(value, 1) or value > longest:  # type: ignore[operator]
         raise ConfigurationError(
-            "AG025", where, f"{value!r} is no prefix length", f"write 1 to {longest}"
+            "AG025", where, f"{shown(value)} is no prefix length", f"write 1 to {longest}"
         )
 
 
@@ -181,14 +184,16 @@ def read_prefixes(given: object, where: str) -> dict[str, Prefixes]:
         return lengths
     mend = "write a mapping such as {'client': (32, 56), 'network': (24, 48)}"
     if not isinstance(given, Mapping):
-        raise ConfigurationError("AG025", where, f"{given!r} is no mapping", mend)
+        raise ConfigurationError("AG025", where, f"{shown(given)} is no mapping", mend)
     for part, pair in given.items():
         if part not in lengths:
-            raise ConfigurationError("AG025", where, f"{part!r} has no prefix", mend)
+            raise ConfigurationError("AG025", where, f"{shown(part)} has no prefix", mend)
         if not isinstance(pair, list | tuple) or len(pair) != 2:  # noqa: PLR2004
-            raise ConfigurationError("AG025", f"{where}[{part!r}]", f"{pair!r} is no pair", mend)
-        check_prefix(pair[0], 32, f"{where}[{part!r}][0]")
-        check_prefix(pair[1], 128, f"{where}[{part!r}][1]")
+            raise ConfigurationError(
+                "AG025", f"{where}[{shown(part)}]", f"{shown(pair)} is no pair", mend
+            )
+        check_prefix(pair[0], 32, f"{where}[{shown(part)}][0]")
+        check_prefix(pair[1], 128, f"{where}[{shown(part)}][1]")
         lengths[part] = Prefixes(*pair)
     client, network = lengths["client"], lengths["network"]
     if network.ipv4 > client.ipv4 or network.ipv6 > client.ipv6:
@@ -207,27 +212,24 @@ def read_networks(items: object, where: str) -> AddressSet:
     """
     mend = "list networks, such as ['10.0.0.1/32', '2001:db8::/48']"
     if not isinstance(items, list | tuple):
-        raise ConfigurationError("AG017", where, f"{items!r} is no list", mend)
+        raise ConfigurationError("AG017", where, f"{shown(items)} is no list", mend)
     return AddressSet(tuple(_network(item, where, mend) for item in items))
 
 
 def _network(item: object, where: str, mend: str) -> Network:
     if not isinstance(item, str | Network):
-        raise ConfigurationError("AG017", where, f"{item!r} is no text", mend)
+        raise ConfigurationError("AG017", where, f"{shown(item)} is no text", mend)
     text = str(item).strip()
     try:
         network = ipaddress.ip_network("::/0" if text == "*" else text)
     except ValueError as error:
-        raise ConfigurationError("AG017", where, f"{item!r} is no network: {error}", mend) from None
-    if network.prefixlen == 0:
-        raise ConfigurationError("AG018", where, f"{item!r} is everybody", mend)
-    if isinstance(network, ipaddress.IPv6Network) and any(
-        network.subnet_of(carrier) for carrier, _ in _CARRIERS
-    ):
         raise ConfigurationError(
-            "AG017",
-            where,
-            f"{item!r} holds addresses that count as the IPv4 ones they carry",
-            "write the IPv4 network",
+            "AG017", where, f"{shown(item)} is no network: {error}", mend
+        ) from None
+    if network.prefixlen == 0:
+        raise ConfigurationError("AG018", where, f"{shown(item)} is everybody", mend)
+    if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
+        raise ConfigurationError(
+            "AG017", where, f"{shown(item)} holds IPv4 addresses", "write them as an IPv4 network"
         )
     return network

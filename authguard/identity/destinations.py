@@ -13,6 +13,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from authguard.checks import shown
 from authguard.errors import InvalidInput
 from authguard.identity.accounts import LONGEST_ACCOUNT, casefolded, normalise_account
 
@@ -130,7 +131,7 @@ def read_phone(text: object, *, region: str | None = None) -> Phone:
     import phonenumbers  # noqa: PLC0415 - only for those who have phone numbers
 
     if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
-        raise ValueError(f"region: {region!r} is no ISO 3166-1 code in capitals, such as 'NO'")
+        raise ValueError(f"region: {shown(region)} is no ISO 3166-1 code in capitals, such as 'NO'")
     typed = _text(text, "phone")
     try:
         if not _LIKE_A_PHONE.fullmatch(unicodedata.normalize("NFKC", typed)):
@@ -143,6 +144,10 @@ def read_phone(text: object, *, region: str | None = None) -> Phone:
     if reason != phonenumbers.ValidationResult.IS_POSSIBLE:
         raise InvalidInput("phone", "is no phone number of its country")
     e164 = phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+    # A zero too many would be dropped at the next reading, and make a second spelling meanwhile.
+    again = phonenumbers.parse(e164, None)
+    if phonenumbers.format_number(again, phonenumbers.PhoneNumberFormat.E164) != e164:
+        raise InvalidInput("phone", "is no phone number of its country")
     country = phonenumbers.region_code_for_number(number)
     return Phone(e164, e164[:-_RANGE_DIGITS], None if country in (None, "001") else country)
 
@@ -181,15 +186,26 @@ def normalise_identifier(
     name = normalise(text)
     try:
         if "@" in name:
-            # Not of the casefolded name: "straße.example" is another domain than "strasse.example".
-            composed = unicodedata.normalize("NFKC", cast("str", text))
-            local, _, domain = read_email(composed).address.rpartition("@")
+            local, _, domain = _read_name(cast("str", text), name).address.rpartition("@")
             return f"{normalise(local)}@{domain}"
         if _LIKE_A_PHONE.fullmatch(name):
             return read_phone(name, region=region).number
     except InvalidInput:
         return name
     return name
+
+
+def _read_name(typed: str, name: str) -> Email:
+    """
+    Read the address that a name is.
+
+    First not of the casefolded name, where "straße.example" is "strasse.example", which is another
+    domain. But what makes an address only once it is casefolded is one all the same.
+    """
+    try:
+        return read_email(unicodedata.normalize("NFKC", typed))
+    except InvalidInput:
+        return read_email(name)
 
 
 def _text(text: object, field: str) -> str:

@@ -28,12 +28,13 @@ _PAIR: Final = rf"({_WORD})=({_WORD}|{_QUOTED})"
 # Possessive (*+), so that no text takes longer than one reading.
 _ELEMENT: Final = re.compile(rf"[ \t]*+(?:{_PAIR})?(?:[ \t]*+;[ \t]*+(?:{_PAIR})?)*+[ \t]*+")
 
-#: No honest element is longer: a for and a by of IPv6, a host of 253 characters and a proto.
-_LONGEST_ELEMENT: Final = 512
+# What splits, and what keeps from splitting: a comma, and a quote that no backslash stands before
+# or an even number of them.
+_COMMA_OR_QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*+"|,')
 
 # 203.0.113.9:443, [2001:db8::1]:443, [2001:db8::1], and RFC 7239's hidden port, ":_a".
 _WITH_PORT: Final = re.compile(
-    r"(?:\[(?P<six>[^\[\]]*:[^\[\]]*)\]|(?P<four>[0-9.]+))(?::(?:[0-9]{1,5}|_[\w.-]{1,64}))?",
+    r"(?:\[(?P<six>[^\[\]:]*+:[^\[\]]*+)\]|(?P<four>[0-9.]+))(?::(?:[0-9]{1,5}|_[\w.-]{1,64}))?",
     re.ASCII,
 )
 
@@ -76,29 +77,24 @@ def _items(name: str, value: str) -> Iterator[str]:
 
 def _elements(value: str) -> Iterator[str]:
     """
-    Split a Forwarded header from the right.
+    Split a Forwarded header from the right, at the commas outside of quotes.
 
-    A comma splits where what stands right of it is a whole element. From the left the client's
-    own text could open a quote that swallows what our proxies wrote.
+    From the left the client's own text could open a quote that swallows what our proxies wrote.
     """
-    end = start = len(value)
-    while start >= 0:
-        start = value.rfind(",", 0, start)
-        element = value[start + 1 : end]
-        if len(element) > _LONGEST_ELEMENT:
-            break
-        if _ELEMENT.fullmatch(element):
-            yield element
-            end = start
-        elif start < 0:
-            break
-    else:
-        return
-    yield ""
+    end, quoted = len(value), False
+    for found in reversed(list(_COMMA_OR_QUOTE.finditer(value))):
+        if found[0] != ",":
+            quoted = not quoted
+        elif not quoted:
+            yield value[found.end() : end]
+            end = found.start()
+    yield value[:end]
 
 
 def _for(element: str) -> str:
-    """Give the ``for`` of an element; empty unless it has just one."""
+    """Give the ``for`` of an element; empty unless it is well formed and has just one."""
+    if not _ELEMENT.fullmatch(element):
+        return ""
     values = [text for key, text in re.findall(_PAIR, element) if key.lower() == "for"]
     if len(values) != 1:
         return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from typing import Final
 
+from authguard.checks import is_unicode
 from authguard.errors import ConfigurationError
 
 __all__ = ["Pseudonyms", "check_secrets"]
@@ -18,7 +19,10 @@ __all__ = ["Pseudonyms", "check_secrets"]
 SHORTEST_SECRET: Final = 32
 
 #: What stands in examples and tutorials; a secret that holds it is nobody's secret.
-_PLACEHOLDERS: Final = (b"change-me", b"change_me", b"changeme", b"your-secret", b"your_secret")
+_PLACEHOLDERS: Final = (
+    *(b"change-me", b"change_me", b"changeme", b"changeit", b"your-secret", b"your_secret"),
+    *(b"your-256-bit", b"<your", b"${"),  # the last: a template that nobody filled in
+)
 
 #: Different bytes a secret must have; 32 random hexadecimal digits have 8 but once in 10,000.
 _LETTERS: Final = 8
@@ -47,7 +51,11 @@ def check_secrets(secrets: object, where: str) -> tuple[bytes, ...]:
 
 
 def _check_secret(secret: object, where: str) -> bytes:
-    key = secret.encode(errors="replace") if isinstance(secret, str) else secret
+    key: object = secret
+    if isinstance(secret, str):
+        # Raw bytes in an environment variable come as lone surrogates, and are bytes again here.
+        text = "".join(c for c in secret if not "\udc80" <= c <= "\udcff")
+        key = secret.encode(errors="surrogateescape") if is_unicode(text) else None
     if not isinstance(key, bytes) or len(key) < SHORTEST_SECRET:
         problem = f"is missing or shorter than {SHORTEST_SECRET} bytes"
     elif len(set(key)) < _LETTERS or any(word in key.lower() for word in _PLACEHOLDERS):

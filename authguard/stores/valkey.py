@@ -29,6 +29,7 @@ from valkey.exceptions import (
 from valkey.exceptions import ConnectionError as ValkeyConnectionError
 from valkey.exceptions import TimeoutError as ValkeyTimeoutError
 
+from authguard.checks import shown
 from authguard.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -218,7 +219,10 @@ class ValkeyStore:
         for name, value in settings.items():
             if type(value) is not int or not 1 <= value <= 60_000:  # noqa: PLR2004 (a minute)
                 raise ConfigurationError(
-                    "AG012", name, f"{value!r} is out of range", "take a whole number, 1 to 60000"
+                    "AG012",
+                    name,
+                    f"{shown(value)} is out of range",
+                    "take a whole number, 1 to 60000",
                 )
         self._deadline_s = deadline_ms / 1000
         self._deadline = _Deadline()

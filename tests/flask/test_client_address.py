@@ -63,8 +63,8 @@ def address(peer: str | None, *values: str, of: Proxies | None = None) -> str:
         ("fe80::1%eth0", "fe80::1"),
         ("[fe80::1%eth0]:443", "fe80::1"),
         ("::ffff:198.51.100.7", "198.51.100.7"),
-        ("64:ff9b::c633:6407", "198.51.100.7"),
-        ("2002:c633:6407::1", "198.51.100.7"),
+        ("64:ff9b::c633:6407", "64:ff9b::c633:6407"),  # counted as 198.51.100.7 by the guard
+        ("2002:c633:6407::1", "2002:c633:6407::1"),
         ("198.51.100.7, ::ffff:10.0.0.2", "198.51.100.7"),
         ("6.6.6.6, 2002:a00:2::1", "2002:a00:2::1"),
         ("6.6.6.6, 64:ff9b::10.0.0.2", "64:ff9b::a00:2"),
@@ -107,7 +107,9 @@ def test_behind_a_trusted_proxy(header: str | None, expected: str) -> None:
         ("6.6.6.6", PROXY),
         ("for = 6.6.6.6", PROXY),
         ("for=[2001:db8::1]", PROXY),
-        ("for=6.6.6.6;" + "x=y;" * 200, PROXY),
+        ("for=198.51.100.7;host=" + "x" * 8000, "198.51.100.7"),
+        ("for=6.6.6.6;" + "x=y;" * 200 + "!", PROXY),
+        ('for="' + "6.6.6.6, " * 2000, PROXY),
         ("", PROXY),
     ],
 )
@@ -154,6 +156,13 @@ def test_mapped_proxy_is_the_proxy() -> None:
     assert address("::ffff:10.0.0.1", "198.51.100.7") == "198.51.100.7"
 
 
+@pytest.mark.parametrize("peer", ["203.0.113.9:80", "somewhere", "None", "10.0.0"])
+def test_a_peer_that_cannot_be_read_is_no_unix_socket(peer: str) -> None:
+    """With 'unix:' declared, only a peer without an address is taken for the proxy there."""
+    with pytest.raises(InvalidInput, match="no peer address"):
+        address(peer, "198.51.100.7", of=proxies(UNIX))
+
+
 @pytest.mark.parametrize("peer", [None, "", "None", "unix:", "localhost"])
 def test_no_peer_address(peer: str | None, caplog: pytest.LogCaptureFixture) -> None:
     """Without a peer address there is no key, and the log names both mends."""
@@ -162,7 +171,7 @@ def test_no_peer_address(peer: str | None, caplog: pytest.LogCaptureFixture) -> 
     assert "serve the app over TCP, or list 'unix:'" in caplog.text
 
 
-@pytest.mark.parametrize("peer", [None, ""])
+@pytest.mark.parametrize("peer", [None, "", "<local>", "localhost", "unix:"])
 def test_a_declared_unix_socket(peer: str | None) -> None:
     """With 'unix:' declared, what the proxy at its other end says counts, or one shared bucket."""
     of = proxies(UNIX, "10.0.0.2/32")

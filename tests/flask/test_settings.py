@@ -56,7 +56,6 @@ WRONG: list[tuple[str, str, Any]] = [
     ("AG011", "SECRET", []),
     ("AG011", "SECRET", [None]),
     ("AG017", "TRUSTED_PROXIES", ["::ffff:10.0.0.0/104"]),
-    ("AG017", "TRUSTED_PROXIES", ["2002::/16"]),
     ("AG017", "ALLOWLIST", "10.0.0.0/8"),
     ("AG017", "DENYLIST", ["unix:"]),
     ("AG018", "ALLOWLIST", ["0.0.0.0/0"]),

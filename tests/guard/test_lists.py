@@ -36,16 +36,50 @@ def guard(guard_factory: Callable[..., Guard]) -> Guard:
     return guard_factory(policies=POLICIES, allowlist=OFFICE, denylist=ATTACKER)
 
 
-@pytest.mark.parametrize(
-    "client", ["198.51.100.5", "::ffff:198.51.100.5", "2002:c633:6405::1", "2001:db8:1:2::5"]
-)
-def test_an_allowlisted_client_skips_limits_by_address(guard: Guard, client: str) -> None:
+@pytest.mark.parametrize("office", ["198.51.100.5", "::ffff:198.51.100.5", "2001:db8:1:2::5"])
+def test_an_allowlisted_client_skips_limits_by_address(guard: Guard, office: str) -> None:
     """B144: many accounts' failures from an office are no reason to refuse it, in any action."""
     for number in range(20):
-        guard.attempt("login", account=f"user-{number}", client=client)
-        guard.attempt("login", account=NO_ACCOUNT, client=client)
-        guard.attempt("unlock", account=f"user-{number}", client=client)
-    assert guard.peek("login", account="vera", client=client).remaining == 5
+        guard.attempt("login", account=f"user-{number}", client=office)
+        guard.attempt("login", account=NO_ACCOUNT, client=office)
+        guard.attempt("unlock", account=f"user-{number}", client=office)
+    assert guard.peek("login", account="vera", client=office).remaining == 5
+
+
+@pytest.mark.parametrize("made_up", ["2002:c633:6405::1", "64:ff9b::198.51.100.5"])
+def test_an_address_that_carries_a_listed_one_has_no_privilege(guard: Guard, made_up: str) -> None:
+    """Anybody may make up a NAT64 or 6to4 address: it is counted as what it carries, not let by."""
+    for number in range(6):
+        guard.attempt("login", account=f"user-{number}", client=made_up)
+    with pytest.raises(Denied):
+        guard.attempt("login", account="another", client=made_up)
+    assert guard.peek("login", account="vera", client="198.51.100.5").remaining == 5
+
+
+def test_a_denylisted_clients_names_are_not_looked_up(guard_factory: Callable[..., Guard]) -> None:
+    """A flood from there costs no query, and a name that is none changes nothing."""
+    asked: list[str] = []
+    guard = guard_factory(policies=POLICIES, denylist=ATTACKER, resolve=asked.append)
+    for account in ("vera", "", "ve\u200bra"):
+        with pytest.raises(Denylisted):
+            guard.attempt("login", account=account, client="203.0.113.9")
+    assert asked == []
+
+
+def test_a_limit_by_address_and_everybody_is_one_by_address(
+    guard_factory: Callable[..., Guard],
+) -> None:
+    """What counts by client and global counts by client: the allowlist skips it, and no budget."""
+    limits = [
+        {"name": "c", "by": ["client", "global"], "sliding_log": "1/15m"},
+        {"name": "budget", "by": ["global"], "sliding_log": "3/15m"},
+    ]
+    guard = guard_factory(policies={"login": {"limits": limits}}, allowlist=OFFICE)
+    for _ in range(3):
+        guard.attempt("login", client="198.51.100.5")
+    with pytest.raises(Denied) as denied:
+        guard.attempt("login", client="198.51.100.5")
+    assert denied.value.decision.refused_by == ("budget",)
 
 
 def test_an_allowlisted_client_meets_the_limits_by_account(guard: Guard) -> None:
@@ -81,7 +115,11 @@ def test_an_allowlisted_clients_own_logs_can_be_cleared(
 
 
 @pytest.mark.parametrize(
-    "denied", ["203.0.113.9", "::ffff:203.0.113.9", "2001:db8:bad:1::9", "192.0.2.66"]
+    "denied",
+    [
+        *("203.0.113.9", "::ffff:203.0.113.9", "2001:db8:bad:1::9", "192.0.2.66"),
+        *("2002:cb00:7109::1", "64:ff9b::203.0.113.9"),
+    ],
 )
 def test_a_denylisted_client_is_refused(guard: Guard, client: valkey.Valkey, denied: str) -> None:
     """It is refused whatever it asks, as a refusal of its own kind, and the store isn't asked."""
@@ -125,7 +163,6 @@ def test_neighbours_of_the_lists_are_everybody(guard: Guard) -> None:
         (["office"], "AG017"),
         ([None], "AG017"),
         (["::ffff:198.51.100.0/120"], "AG017"),
-        (["64:ff9b::/96"], "AG017"),
         (["0.0.0.0/0"], "AG018"),
         (["::/0"], "AG018"),
         (["*"], "AG018"),

@@ -71,15 +71,36 @@ def test_a_key_is_not_looked_up_again(guard_factory: Callable[..., Guard]) -> No
     assert isinstance(guard.account_key("anything"), AccountKey)
 
 
-def test_a_key_has_one_spelling_whatever_names_have(guard_factory: Callable[..., Guard]) -> None:
+def test_a_key_is_taken_as_it_is(guard_factory: Callable[..., Guard]) -> None:
     """B042: a key need not look like a name; looked up or given, it is the same budget."""
     guard = guard_factory(
-        policies=BY_ACCOUNT, normalise=lambda text: str(int(text)), resolve=lambda _text: " Key-1 "
+        policies=BY_ACCOUNT, normalise=lambda text: str(int(text)), resolve=lambda _text: "Key-1"
     )
-    assert guard.account_key("0047") == AccountKey("KEY-1") == "key-1"
+    assert guard.account_key("0047") == AccountKey("Key-1") == "Key-1"
     for account in ("47", AccountKey("Key-1"), guard.account_key("0048")):
         guard.attempt("login", account=account)
-    assert guard.peek("login", account=AccountKey("key-1")).remaining == 2
+    assert guard.peek("login", account=AccountKey("Key-1")).remaining == 2
+
+
+def test_keys_that_differ_by_case_are_two_accounts(guard_factory: Callable[..., Guard]) -> None:
+    """Short ids in base 62 or 64: one's success forgives no guess at the other."""
+    ids = {"victim": "gB4", "eve": "Gb4"}
+    guard = guard_factory(policies=BY_ACCOUNT, resolve=ids.get)
+    for _ in range(4):
+        guard.attempt("login", account="victim", client="203.0.113.9")
+        guard.attempt("login", account="eve", client="203.0.113.9").succeed()
+    assert guard.peek("login", account="victim").remaining == 1
+    assert guard.attempt("login", account="victim").account == "gB4"
+
+
+def test_a_step_up_shares_the_budget_of_a_case_sensitive_name(
+    guard_factory: Callable[..., Guard],
+) -> None:
+    """A43: what was counted is the session's key, and counts as the name it came from."""
+    guard = guard_factory(policies=BY_ACCOUNT, normalise=normalise_case_sensitive)
+    for _ in range(3):
+        key = guard.attempt("login", account="Vera").account
+    assert guard.peek("login", account=AccountKey(key)).remaining == 2
 
 
 def test_a_name_that_was_spelt_is_not_spelt_again(guard_factory: Callable[..., Guard]) -> None:

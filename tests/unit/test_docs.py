@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
+from flask import Flask, request, session
 
-from authguard import Denied, default_policies, load_policies
+from authguard import AccountKey, Denied, default_policies, load_policies
 from authguard.flask import AuthGuard
 from authguard.flask.settings import Settings
 
@@ -132,6 +132,9 @@ def test_the_page_on_identity_works_as_printed(valkey_url: str) -> None:
     scope: dict[str, Any] = {
         "app": app,
         "account_ids": {"vera": "key-1", "+14155550101": "key-1"},
+        "session": session,
+        "request": request,
+        "AccountKey": AccountKey,
         "send_the_code": lambda: sent.append("code"),
         "new_secret": "a new secret of the tests, 32 bytes or more",
         "old_secret": app.config["AUTHGUARD_SECRET"],
@@ -142,9 +145,17 @@ def test_the_page_on_identity_works_as_printed(valkey_url: str) -> None:
             "limits": [{"name": "quota", "by": ["destination"], "sliding_log": "2/1h"}],
         }
     }
-    prefixes, lists, resolve, send, rotation = blocks("python", page)
-    for code in (prefixes, lists, rotation, resolve):
+    prefixes, lists, resolve, change, send, rotation = blocks("python", page)
+    for code in (prefixes, lists, rotation, resolve, change):
         exec(compile(code, "identity.md", "exec"), scope)
+    app.view_functions["change_password"].__wrapped__.__code__ = (lambda: "").__code__
+    browser = app.test_client()
+    assert [browser.get("/password").status_code for _ in range(40)] == [200] * 40
+    assert browser.post("/password").status_code == 400
+    with browser.session_transaction() as opened:
+        opened["user"] = "key-1"
+    assert [browser.get("/password").status_code for _ in range(40)] == [200] * 40
+    assert [browser.post("/password").status_code for _ in range(11)] == [200] * 10 + [429]
     with app.app_context():
         guard = scope["guard"].guard
     assert guard.account_key("415-555-0101") == guard.account_key("Vera") == "key-1"
@@ -163,6 +174,7 @@ def a_flask_app(valkey_url: str) -> Flask:
     app.config["AUTHGUARD_STORE_URL"] = valkey_url
     app.config["AUTHGUARD_SECRET"] = "a secret of the tests, 32 bytes or more"
     app.config["AUTHGUARD_DEADLINE_MS"] = 10_000
+    app.config["SECRET_KEY"] = "of the session"
     return app
 
 
