@@ -18,6 +18,8 @@ from authguard.errors import InvalidInput
 from authguard.identity.accounts import LONGEST_ACCOUNT, casefolded, normalise_account
 
 if TYPE_CHECKING:
+    from email_validator import ValidatedEmail
+
     from authguard.identity.accounts import Normaliser
 
 __all__ = [
@@ -95,15 +97,9 @@ def read_email(text: object, *, fold: bool = True) -> Email:
     Raises:
         InvalidInput: If it is none, or several.
     """
-    from email_validator import EmailNotValidError, validate_email  # noqa: PLC0415 - takes 20 ms
-
-    try:
-        # test_environment: example.test is as good as any, where nothing is sent.
-        valid = validate_email(
-            _text(text, "email"), check_deliverability=False, test_environment=True
-        )
-    except EmailNotValidError:  # its text holds parts of the address
-        raise InvalidInput("email", "is no e-mail address") from None
+    valid = _validated(_text(text, "email"))
+    if valid is None:  # raised here, since the error that said so holds parts of the address
+        raise InvalidInput("email", "is no e-mail address")
     domain = valid.ascii_domain.lower()
     name = casefolded(valid.local_part)
     if fold and domain in _PLUS_TAGS:
@@ -113,6 +109,16 @@ def read_email(text: object, *, fold: bool = True) -> Email:
     if fold:
         domain = _SAME.get(domain, domain)
     return Email(f"{valid.local_part}@{valid.ascii_domain.lower()}", f"{name}@{domain}")
+
+
+def _validated(text: str) -> ValidatedEmail | None:
+    from email_validator import EmailNotValidError, validate_email  # noqa: PLC0415 - takes 20 ms
+
+    try:
+        # test_environment: example.test is as good as any, where nothing is sent.
+        return validate_email(text, check_deliverability=False, test_environment=True)
+    except EmailNotValidError:
+        return None
 
 
 def read_phone(text: object, *, region: str | None = None) -> Phone:

@@ -11,6 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from werkzeug.exceptions import BadRequest
+
     from tests.flask.conftest import Site
 
 RIGHT = {"identifier": "vera", "password": "right vera"}
@@ -166,6 +168,53 @@ def test_client_that_hangs_up(site: Site) -> None:
     how["environ_overrides"]["wsgi.input"] = Broken()
     broken = site.post(**how)
     assert broken.status_code == 400
+
+
+class BadChunk(Exception):
+    """What a server raises for chunks that are none."""
+
+
+@pytest.mark.parametrize("kind", [JSON, FORM])
+def test_a_server_that_cannot_read_on(site: Site, kind: dict[str, Any]) -> None:
+    """Whatever the server's stream raises for broken chunks is 400 for its client, not 500."""
+
+    class Broken(io.RawIOBase):
+        def readinto(self, _buffer: object) -> int:
+            raise BadChunk
+
+    how = chunked(b"") | kind
+    how["environ_overrides"]["wsgi.input"] = Broken()
+    assert site.post(**how).status_code == 400
+    assert site.used("client") == 1
+
+
+def test_a_query_that_is_no_utf8(site: Site) -> None:
+    """Raw bytes in the query are 400 for their client, not 500."""
+    environ = {"QUERY_STRING": "a=\xff"}
+    assert site.post(json=RIGHT, environ_overrides=environ).status_code == 400
+    assert [site.used("client"), site.spy.checks] == [1, []]
+
+
+def test_no_error_holds_what_was_sent(site: Site) -> None:
+    """B145: what stands behind a refusal, as an app's error tool shows it, holds no password."""
+    caught: list[BaseException] = []
+
+    def note(error: BadRequest) -> BadRequest:
+        caught.append(error)
+        return error
+
+    site.app.register_error_handler(400, note)
+    site.post(data=b'{"identifier": "vera", "password": "right vera", ', **JSON)
+    site.post(data=b'{"identifier": "vera\xff", "password": "right vera"}', **JSON)
+    site.login("vera\u200b right vera")
+    assert len(caught) == 3
+    for error in caught:
+        behind: BaseException | None = error
+        while behind is not None:
+            assert "right vera" not in repr(vars(behind)) + str(behind)
+            assert "right vera" not in repr(getattr(behind, "doc", ""))
+            assert "right vera" not in repr(getattr(behind, "object", ""))
+            behind = behind.__cause__ or behind.__context__
 
 
 def test_multipart_form(site: Site) -> None:

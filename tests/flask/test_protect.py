@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +155,20 @@ def test_guessing_by_the_body_of_a_get_is_not_free(own: Site, door: Door) -> Non
     assert door.calls == 5
 
 
+def test_a_body_that_no_header_tells_of_is_a_body(own: Site, door: Door) -> None:
+    """Over HTTP/2 a GET can bring a form without a length: such a guess is counted as well."""
+    body = b"username=vera&password=wrong"
+
+    def guess() -> int:
+        environ = {"wsgi.input": io.BytesIO(body), "wsgi.input_terminated": True}
+        kind = "application/x-www-form-urlencoded"
+        how: Any = {"environ_overrides": environ, "content_type": kind}
+        return own.browser().get("/door", **how).status_code
+
+    assert [guess() for _ in range(6)] == [401] * 5 + [429]
+    assert door.calls == 5
+
+
 def test_success_without_an_attempt(own: Site) -> None:
     """A free GET that tries to report a success fails loudly, so it can't be a way in."""
     with pytest.raises(RuntimeError, match="reserved no attempt"):
@@ -191,6 +206,49 @@ def test_attempt_is_of_this_request_alone(own: Site) -> None:
     """An app context held open over several requests doesn't make them share one attempt."""
     with own.app.app_context():
         assert own.statuses(6) == [401] * 5 + [429]
+
+
+def test_each_destination_of_a_request_is_counted(site_factory: Callable[..., Site]) -> None:
+    """Two sends in one request, to two numbers, are two attempts; the same one twice is one."""
+    limits = [{"name": "quota", "by": ["destination"], "sliding_log": "2/1h"}]
+    site = site_factory(AUTHGUARD_POLICY={"send": {"limits": limits}})
+    numbers = ["+14155550101", "+14155550102"]
+    one, other = (
+        site.auth.protect("send", account="name", destination=lambda number=number: number)
+        for number in numbers
+    )
+    site.app.add_url_rule("/send", "send", one(one(other(lambda: ""))), methods=["POST"])
+    answers = [site.post("/send", data={"name": "vera"}).status_code for _ in range(3)]
+    assert answers == [200, 200, 429]
+    left = [site.guard.peek("send", destination=number).remaining for number in numbers]
+    assert left == [0, 0]
+
+
+def test_a_destination_is_asked_for_by_every_method(site_factory: Callable[..., Site]) -> None:
+    """A GET that names an account and no destination is 400, not a send without a quota."""
+    limits = [
+        {"name": "account", "by": ["account"], "sliding_log": "9/1h"},
+        {"name": "quota", "by": ["destination"], "sliding_log": "2/1h"},
+    ]
+    site = site_factory(AUTHGUARD_POLICY={"send": {"limits": limits}})
+    sent: list[str] = []
+    view = site.auth.protect("send", account="name", destination="phone")(
+        lambda: sent.append("") or ""
+    )
+    site.app.add_url_rule("/send", "send", view, methods=["GET", "POST"])
+    browser = site.browser()
+    assert browser.get("/send?name=vera").status_code == 400
+    assert browser.get("/send").status_code == 200  # the form
+    assert browser.get("/send?name=vera&phone=%2B14155550101").status_code == 200
+    assert len(sent) == 2
+
+
+def test_a_second_extension_with_its_own_ways_stops_the_start(site: Site) -> None:
+    """AG029: what it was given would count for nothing, so it is not taken silently."""
+    AuthGuard(site.app)  # gives nothing: harmless
+    for given in ({"resolve": str.lower}, {"normalise": str.lower}, {"clock": lambda: 0}):
+        with pytest.raises(ConfigurationError, match="AG029"):
+            AuthGuard(site.app, **given)
 
 
 def test_refused_for_another_reason(own: Site, door: Door) -> None:

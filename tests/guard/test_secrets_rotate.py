@@ -97,6 +97,22 @@ def test_a_lock_from_before_the_change_holds(with_secrets: Callable[..., Guard])
     assert denied.value.retry_after == 3600
 
 
+def test_a_lock_is_told_with_its_own_end(guard_factory: Callable[..., Guard], clock: Any) -> None:
+    """Where the new log's lock is set, its end is told, however long the old log still holds."""
+    limits = [{"name": "a", "by": ["account"], "sliding_log": "3/24h", "lockout": ["15m", "1h"]}]
+    before, during = (
+        guard_factory(policies={"login": {"limits": limits}}, clock=clock, secret=secret)
+        for secret in (OLD, [NEW, OLD])
+    )
+    for _ in range(3):
+        before.attempt("login", account="vera")
+    clock.advance(900_000)
+    for _ in range(3):
+        (verdict,) = during.attempt("login", account="vera").decision.verdicts
+    assert verdict.lock_set
+    assert verdict.reset_after_ms == during.peek("login", account="vera").retry_after_ms
+
+
 def test_success_and_clear_reach_both(
     with_secrets: Callable[..., Guard], client: valkey.Valkey
 ) -> None:

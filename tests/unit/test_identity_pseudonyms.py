@@ -33,6 +33,32 @@ def test_a_weak_secret_stops_the_start(secret: object) -> None:
         Pseudonyms(secret)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "${AUTHGUARD_SECRET:?must be set in the environment}",
+        "<your secret here, 32 bytes or more>",
+        "your-256-bit-secret-0123456789abcdef",
+        "changeit, and then changeit once more",
+    ],
+)
+def test_a_template_is_no_secret(secret: str) -> None:
+    """What examples and unfilled templates hold is nobody's secret."""
+    with pytest.raises(ConfigurationError, match="AG011 secret: is a placeholder"):
+        Pseudonyms(secret)
+
+
+def test_raw_bytes_of_the_environment_are_the_secret() -> None:
+    """Bytes that are no UTF-8 come from the environment as surrogates, and count byte for byte."""
+    one = bytes(range(128, 160)) + b"and more"
+    other = bytes(range(160, 192)) + b"and more"
+    pseudonyms = [Pseudonyms(raw.decode(errors="surrogateescape")) for raw in (one, other)]
+    assert pseudonyms[0].of("account", "vera") == Pseudonyms(one).of("account", "vera")
+    assert pseudonyms[0].of("account", "vera") != pseudonyms[1].of("account", "vera")
+    with pytest.raises(ConfigurationError, match="AG011"):
+        Pseudonyms("\ud800" * 16 + "a secret of the tests, 32 bytes or more")
+
+
 def test_a_secret_never_shows() -> None:
     """The secret is in no repr."""
     assert "tests" not in repr(Pseudonyms("a secret of the tests, 32 bytes or more"))

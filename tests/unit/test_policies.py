@@ -150,3 +150,24 @@ def test_what_looks_wrong_is_said_at_the_start(caplog: pytest.LogCaptureFixture)
         with caplog.at_level(logging.WARNING, "authguard"):
             Guard(NOWHERE, secret=SECRET, policies={"login": {"limits": limits}}).close()
         assert [record.getMessage()[: len(warning)] for record in caplog.records] == [warning]
+
+
+@pytest.mark.parametrize(
+    ("by", "codes"),
+    [
+        ([["account", "client"]], ["AG040", "AG041"]),
+        ([["account", "device"], ["client"]], ["AG040"]),
+        ([["account", "destination"], ["network"]], ["AG040"]),
+        ([["account", "client"], ["account"]], ["AG041"]),
+        ([["account", "global"], ["client", "global"]], []),
+        ([["account"], ["network"]], []),
+        ([["account"], ["client"], ["account", "client"]], []),
+    ],
+)
+def test_a_limit_bounds_a_part_alone(by: list[list[str]], codes: list[str]) -> None:
+    """AG040, AG041: together with another part a limit bounds neither, and that is warned of."""
+    limits = [
+        {"name": f"l{at}", "by": parts, "sliding_log": "5/15m"} for at, parts in enumerate(by)
+    ]
+    warnings = load_policies({"login": {"limits": limits}})["login"].warnings
+    assert [warning.split()[0] for warning in warnings] == codes
