@@ -115,6 +115,7 @@ class Denylisted(Denied):
             reset_after_ms=day_ms,
         )
         super().__init__(Decision(action, allowed=False, verdicts=(verdict,), now_ms=0))
+        self.args = (f"{action}: the client's address is on the denylist",)
 
 
 class Unavailable(AuthguardError):

@@ -123,7 +123,7 @@ class Policy:
             )
         if not any(limit.by_address_alone for limit in self.limits):
             warnings.append(
-                f"AG041 {self.action}: no limit counts by client alone;"
+                f"AG041 {self.action}: no limit counts by client or network alone;"
                 " one address can try many accounts"
             )
         if self.outage == "allow" and self.action in _CREDENTIALS:

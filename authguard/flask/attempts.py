@@ -18,7 +18,7 @@ from authguard.guard import NO_ACCOUNT
 if TYPE_CHECKING:
     from authguard.decision import Decision
     from authguard.guard import Attempt
-    from authguard.identity import Address
+    from authguard.identity import Address, Email, Phone
 
 __all__ = [
     "RequestAttempt",
@@ -82,7 +82,9 @@ class RequestAttempt:
                 )
 
 
-def reserve(action: str, account: str, destination: str | None = None) -> RequestAttempt:
+def reserve(
+    action: str, account: str, destination: str | Email | Phone | None = None
+) -> RequestAttempt:
     """
     Reserve an attempt, unless this request has reserved the same one already.
 
@@ -143,7 +145,9 @@ def requests_client() -> Address:
     )
 
 
-def _reserve(action: str, account: str | None, destination: str | None = None) -> RequestAttempt:
+def _reserve(
+    action: str, account: str | None, destination: str | Email | Phone | None = None
+) -> RequestAttempt:
     state = current_state()
     try:
         client = requests_client()

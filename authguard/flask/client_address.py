@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from authguard.errors import InvalidInput
+from authguard.errors import ConfigurationError, InvalidInput
 from authguard.identity.addresses import INTERNAL, read_address, read_networks
 from authguard.identity.forwarded import originator
 
@@ -79,6 +79,10 @@ class Proxies:
         unix = isinstance(trusted, list | tuple) and UNIX in trusted
         if isinstance(trusted, list | tuple):
             trusted = [item for item in trusted if item != UNIX]
+            if any(isinstance(item, str) and item.startswith("unix") for item in trusted):
+                raise ConfigurationError(
+                    "AG017", where, "a UNIX socket is listed by its path", f"write {UNIX!r} alone"
+                )
         return cls(read_networks(trusted, where), unix, header)
 
     def hold(self, peer: Address | None) -> bool:
@@ -121,17 +125,26 @@ def client_address(
         raise InvalidInput("client", "the connection has no peer address")
     value = headers.get(proxies.header) if proxies.hold(nearest) else None
     if value is None and not rewritten:
-        _warn_of_undeclared(nearest, headers)
+        _warn_of_undeclared(nearest, headers, proxies)
     client = originator(proxies.header, value, proxies.networks) if value else None
     return client or nearest or _NOWHERE
 
 
-def _warn_of_undeclared(peer: Address | None, headers: Headers) -> None:
+def _warn_of_undeclared(peer: Address | None, headers: Headers, proxies: Proxies) -> None:
     """Say once that a proxy seems to be there which nobody declared; trust nothing for it."""
     if peer is not None and peer not in INTERNAL:
         return
     header = next((name for name in _FORWARDING if headers.get(name) is not None), None)
-    if header is not None and _warned.acquire(blocking=False):
+    if header is None or not _warned.acquire(blocking=False):
+        return
+    if proxies.hold(peer):
+        _log.warning(
+            "a trusted proxy sends %s and no %s: name the header that it sets in"
+            " AUTHGUARD_FORWARDED_HEADER; until then all its clients share one budget",
+            header,
+            proxies.header,
+        )
+    else:
         _log.warning(
             "a private, loopback or UNIX peer sends %s, which is not believed: if it is a proxy of"
             " yours, all its clients share one budget; list it in AUTHGUARD_TRUSTED_PROXIES, and"

@@ -17,6 +17,8 @@ from authguard.flask.refusals import as_http_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from authguard.identity import Email, Phone
+
 __all__ = ["guarded", "is_guarded", "unwrapped"]
 
 #: Every function that :func:`guarded` made, as long as somebody holds it.
@@ -30,7 +32,7 @@ def guarded(
     view: Callable[P, R],
     action: str,
     account: str | Callable[[], str | None],
-    destination: str | Callable[[], str | None] | None = None,
+    destination: str | Callable[[], str | Email | Phone | None] | None = None,
 ) -> Callable[P, R]:
     """Wrap a view; see :meth:`authguard.flask.AuthGuard.protect`."""
 
@@ -66,7 +68,7 @@ def unwrapped(view: Callable[..., Any]) -> list[Callable[..., Any]]:
 def _reserve(
     action: str,
     account: str | Callable[[], str | None],
-    destination: str | Callable[[], str | None] | None,
+    destination: str | Callable[[], str | Email | Phone | None] | None,
 ) -> None:
     try:
         key = account() if callable(account) else _typed(account)
@@ -77,7 +79,9 @@ def _reserve(
         raise
 
 
-def _destination(given: str | Callable[[], str | None] | None) -> str | None:
+def _destination(
+    given: str | Callable[[], str | Email | Phone | None] | None,
+) -> str | Email | Phone | None:
     if given is None:
         return None
     return given() if callable(given) else read_text(request, given)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flask import Blueprint, Flask
 
     from authguard.accounts import Accounts
+    from authguard.identity import Email, Phone
 
 __all__ = ["AuthGuard"]
 
@@ -118,7 +119,7 @@ class AuthGuard:
         action: str,
         *,
         account: str | Callable[[], str | None],
-        destination: str | Callable[[], str | None] | None = None,
+        destination: str | Callable[[], str | Email | Phone | None] | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """
         Reserve an attempt before the view runs; without one that is admitted it doesn't run.
@@ -146,7 +147,8 @@ class AuthGuard:
                 the name can come in several fields or in the session; :class:`AccountKey` says of
                 a key that it needs no more looking up.
             destination: The field with the e-mail address or phone number that a message goes to,
-                or a function that returns it; None for it and limits by destination don't apply.
+                or a function that returns it, such as ``read_phone(…, region="NO")``. Limits by
+                destination don't apply where it returns None.
 
         Raises:
             ConfigurationError: AG009, there is no such action: at once if ``init_app`` was called,

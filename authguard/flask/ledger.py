@@ -31,7 +31,7 @@ class Ledger:
 
     request: Request
     clientless: bool = False
-    attempts: dict[tuple[str, str | None, str | None], RequestAttempt] = field(default_factory=dict)
+    attempts: dict[tuple[str, str | None, object], RequestAttempt] = field(default_factory=dict)
     refused: bool = False
     retry_after: int | None = None
 

@@ -114,7 +114,7 @@ def _check_texts(named: Mapping[str, Any]) -> None:
             "AG027",
             "forwarded_header",
             f"{shown(header)} is no name of a header",
-            "name one, such as 'X-Forwarded-For', 'Forwarded' or 'CF-Connecting-IP'",
+            "name one, with dashes: 'X-Forwarded-For', 'Forwarded' or such as 'CF-Connecting-IP'",
         )
     target = named.get("login_redirect", "/")
     # "//host/" and "/\host" leave this host in a browser.

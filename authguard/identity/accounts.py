@@ -90,7 +90,7 @@ class Normaliser:
     def _spelt(self, trimmed: str) -> str | None:
         try:
             text = self._spell(trimmed)
-        except InvalidInput:
+        except (InvalidInput, ConfigurationError):
             raise
         except ValueError:
             return None
@@ -169,6 +169,13 @@ class AccountKey(str):
         Raises:
             ConfigurationError: AG026, if it is none: the app's fault, and no client's.
         """
+        if not isinstance(key, str):
+            raise ConfigurationError(
+                "AG026",
+                "the key of an account",
+                f"is {type(key).__name__}, not text",
+                "give str(…)",
+            )
         try:
             return cls(key)
         except InvalidInput as error:

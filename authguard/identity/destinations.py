@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from authguard.checks import shown
-from authguard.errors import InvalidInput
+from authguard.errors import ConfigurationError, InvalidInput
 from authguard.identity.accounts import LONGEST_ACCOUNT, casefolded, normalise_account
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ _SAME: Final = {"googlemail.com": "gmail.com", "pm.me": "proton.me", "protonmail
 _RANGE_DIGITS: Final = 4
 
 #: What is typed as a phone number: digits, and what people write between them.
-_LIKE_A_PHONE: Final = re.compile(r"\(?\+?[\d(][\d ()./-]{4,}(?:;ext=\d{1,7})?")
+_LIKE_A_PHONE: Final = re.compile(
+    r"\(?\+?[\d(][\d ()./-]{4,}(?:[ ,;]*+(?:ext(?:ension)?|x|#)[ .:=]*+\d{1,7})?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +134,17 @@ def read_phone(text: object, *, region: str | None = None) -> Phone:
 
     Raises:
         InvalidInput: If it is none: too long or too short for its country, or no number at all.
-        ValueError: If there is no such region.
+        ConfigurationError: AG037, if there is no such region.
     """
     import phonenumbers  # noqa: PLC0415 - only for those who have phone numbers
 
     if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
-        raise ValueError(f"region: {shown(region)} is no ISO 3166-1 code in capitals, such as 'NO'")
+        raise ConfigurationError(
+            "AG037",
+            "region",
+            f"{shown(region)} is no ISO 3166-1 code",
+            "write capitals, such as 'NO'",
+        )
     typed = _text(text, "phone")
     try:
         if not _LIKE_A_PHONE.fullmatch(unicodedata.normalize("NFKC", typed)):
@@ -187,7 +194,7 @@ def normalise_identifier(
 
     Raises:
         InvalidInput: As the normaliser. What is neither an address nor a number is a username.
-        ValueError: If there is no such region.
+        ConfigurationError: AG037, if there is no such region.
     """
     name = normalise(text)
     try:

@@ -56,7 +56,9 @@ def _check_secret(secret: object, where: str) -> bytes:
         # Raw bytes in an environment variable come as lone surrogates, and are bytes again here.
         text = "".join(c for c in secret if not "\udc80" <= c <= "\udcff")
         key = secret.encode(errors="surrogateescape") if is_unicode(text) else None
-    if not isinstance(key, bytes) or len(key) < SHORTEST_SECRET:
+    if secret is not None and not isinstance(secret, str | bytes):
+        problem = f"is {type(secret).__name__}, neither text nor bytes"
+    elif not isinstance(key, bytes) or len(key) < SHORTEST_SECRET:
         problem = f"is missing or shorter than {SHORTEST_SECRET} bytes"
     elif len(set(key)) < _LETTERS or any(word in key.lower() for word in _PLACEHOLDERS):
         problem = "is a placeholder, not a secret"

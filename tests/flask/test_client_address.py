@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from werkzeug.datastructures import Headers
 
-from authguard.errors import InvalidInput
+from authguard.errors import ConfigurationError, InvalidInput
 from authguard.flask import client_address as module
 from authguard.flask.client_address import UNIX, Proxies, client_address
 
@@ -181,6 +181,13 @@ def test_a_declared_unix_socket(peer: str | None) -> None:
     assert address("203.0.113.9", "198.51.100.7", of=of) == "203.0.113.9"
 
 
+@pytest.mark.parametrize("path", ["unix", "unix:/run/app.sock"])
+def test_a_unix_socket_is_not_listed_by_its_path(path: str) -> None:
+    """AG017: the mend is told to who writes where the socket is."""
+    with pytest.raises(ConfigurationError, match=r"AG017 trusted: .*write 'unix:' alone"):
+        proxies(path)
+
+
 @pytest.fixture
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget that this process has warned already."""
@@ -212,7 +219,8 @@ def test_an_undeclared_proxy_is_told_of_once(
         assert seen == (peer if (peer, header) != (PROXY, "X-Forwarded-For") else "198.51.100.7")
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == int(warns)
-    assert all(header in text and "AUTHGUARD_TRUSTED_PROXIES" in text for text in warnings)
+    setting = "AUTHGUARD_FORWARDED_HEADER" if peer == PROXY else "AUTHGUARD_TRUSTED_PROXIES"
+    assert all(header in text and setting in text for text in warnings)
     assert all("198.51" not in text and peer not in text for text in warnings)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from flask import request
 
 from authguard import AccountKey, ConfigurationError
 from authguard.flask import AuthGuard, current_attempt
 from authguard.flask.state import state_of
-from authguard.identity import normalise_case_sensitive, normalise_identifier
+from authguard.identity import normalise_case_sensitive, normalise_identifier, read_phone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,6 +132,36 @@ def test_resolve_beside_the_blueprint_stops_the_start(
     auth = auth_factory(resolve=lambda _text: None)
     with pytest.raises(ConfigurationError, match="AG020"):
         bare_app.register_blueprint(auth.blueprint(accounts=object()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", ["resolve", "normalise"])
+def test_what_is_no_function_stops_the_start(
+    auth_factory: Callable[..., AuthGuard], way: str
+) -> None:
+    """AG028: the extension tells it at the start as well."""
+    with pytest.raises(ConfigurationError, match=f"AG028 {way}"):
+        auth_factory(**{way: "find_user"})
+
+
+def test_a_destination_can_be_read_by_the_view(site_factory: Callable[..., Site]) -> None:
+    """A function may give a phone number that it has read by its own region."""
+    limits = [{"name": "quota", "by": ["destination"], "sliding_log": "2/1h"}]
+    site = site_factory(AUTHGUARD_POLICY={"send": {"limits": limits}})
+
+    @site.app.post("/send")
+    @site.auth.protect(
+        "send",
+        account="name",
+        destination=lambda: read_phone(request.form["phone"], region="US"),
+    )
+    def send() -> str:
+        return ""
+
+    spellings = ["415-555-0101", "+1 415 555 0101", "(415) 555 0101"]
+    answers = [
+        site.post("/send", data={"name": "vera", "phone": phone}).status_code for phone in spellings
+    ]
+    assert answers == [200, 200, 429]
 
 
 def test_the_guard_looks_names_up_as_the_blueprint_does(site: Site) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from authguard import InvalidInput
+from authguard import ConfigurationError, InvalidInput
 from authguard.identity import (
     Email,
+    Normaliser,
     Phone,
     normalise_case_sensitive,
     normalise_identifier,
@@ -73,6 +76,9 @@ def test_what_is_no_email_is_refused(wrong: object) -> None:
         ("+14155550101", None, "+14155550101", "+1415555", "US"),
         ("+1 (415) 555-0101", None, "+14155550101", "+1415555", "US"),
         ("\uff0b1 415 555 0101", None, "+14155550101", "+1415555", "US"),
+        ("+14155550101 ext. 12", None, "+14155550101", "+1415555", "US"),
+        ("+1 415 555 0101 x12", None, "+14155550101", "+1415555", "US"),
+        ("+14155550101 Extension 12", None, "+14155550101", "+1415555", "US"),
         ("+14155550101;ext=12", None, "+14155550101", "+1415555", "US"),
         ("415-555-0101", "US", "+14155550101", "+1415555", "US"),
         ("(+47) 400 00 001", None, "+4740000001", "+474000", "NO"),
@@ -109,8 +115,11 @@ def test_what_is_no_phone_is_refused(wrong: object) -> None:
 
 def test_a_region_that_is_none_is_told() -> None:
     """A misspelt region would refuse every local number: it is the caller's fault, and said so."""
-    with pytest.raises(ValueError, match="region: 'USA' is no"):
+    with pytest.raises(ConfigurationError, match="AG037 region: 'USA' is no"):
         read_phone("415-555-0101", region="USA")
+    spell = Normaliser(partial(normalise_identifier, region="us"))
+    with pytest.raises(ConfigurationError, match="AG037"):
+        spell("+14155550101")
 
 
 def test_a_number_without_its_area_code_is_none() -> None:
