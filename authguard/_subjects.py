@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from authguard.checks import shown
-from authguard.errors import ConfigurationError, InvalidInput
+from authguard.checks import check_function
+from authguard.errors import InvalidInput
 from authguard.identity.accounts import AccountKey, Normaliser, normalise_account
 from authguard.identity.addresses import (
     Prefixes,
@@ -91,7 +91,7 @@ class Subjects:
         self.pseudonyms = tuple(Pseudonyms(key) for key in check_secrets(secret, "secret"))
         self.normalise = _normaliser(normalise)
         if resolve is not None:
-            _check_function(resolve, "resolve")
+            check_function(resolve, "resolve")
         self._resolve = resolve
         self._allowlist = read_networks(allowlist, "allowlist")
         self._denylist = read_networks(denylist, "denylist")
@@ -164,18 +164,8 @@ class Subjects:
 def _normaliser(normalise: Callable[[str], str] | None) -> Normaliser:
     if normalise is None:
         return normalise_account
-    _check_function(normalise, "normalise")
+    check_function(normalise, "normalise")
     return normalise if isinstance(normalise, Normaliser) else Normaliser(normalise)
-
-
-def _check_function(function: object, where: str) -> None:
-    if not callable(function):
-        raise ConfigurationError(
-            "AG028",
-            where,
-            f"{shown(function)} is no function",
-            "give one that takes the typed text",
-        )
 
 
 def _cuts(policy: Policy, lengths: Mapping[str, Prefixes]) -> list[tuple[str, str, Prefixes]]:

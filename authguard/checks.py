@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["is_unicode", "is_whole", "shown"]
+from authguard.errors import ConfigurationError
+
+__all__ = ["check_function", "is_unicode", "is_whole", "shown"]
 
 _LONGEST_SHOWN: Final = 200
 
@@ -30,3 +32,19 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):
         return f"a {type(value).__name__} beyond all bounds"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def check_function(function: object, where: str) -> None:
+    """
+    Refuse what can't be called.
+
+    Raises:
+        ConfigurationError: AG028.
+    """
+    if not callable(function):
+        raise ConfigurationError(
+            "AG028",
+            where,
+            f"{shown(function)} is no function",
+            "give one that takes the typed text",
+        )

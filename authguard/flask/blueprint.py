@@ -119,7 +119,7 @@ def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
         raise ConfigurationError(
             "AG019", "AuthGuard", "this app has not been initialised", "call init_app(app) first"
         )
-    if state.look_up.accounts not in (None, accounts):
+    if state.look_up.accounts is not None and state.look_up.accounts is not accounts:
         raise ConfigurationError(
             "AG020",
             "blueprint(accounts=…)",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from flask import current_app
 
-from authguard.checks import shown
+from authguard.checks import check_function
 from authguard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -40,13 +40,8 @@ class LookUp:
     accounts: Accounts | None = None
 
     def __post_init__(self) -> None:
-        if self.resolve is not None and not callable(self.resolve):
-            raise ConfigurationError(
-                "AG028",
-                "resolve",
-                f"{shown(self.resolve)} is no function",
-                "give one that takes the typed text",
-            )
+        if self.resolve is not None:
+            check_function(self.resolve, "resolve")
 
     def __call__(self, typed: str) -> str | None:
         """Give the account's key; None for what names nobody, or where there is no way to tell."""

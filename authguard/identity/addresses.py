@@ -5,13 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from authguard.checks import is_whole, shown
 from authguard.errors import ConfigurationError, InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = [
     "DEFAULT_PREFIXES",
@@ -55,12 +52,6 @@ class AddressSet:
             bits == of and number >> host_bits in prefixes
             for (of, host_bits), prefixes in self._prefixes.items()
         )
-
-    def __iter__(self) -> Iterator[Network]:
-        return iter(self.networks)
-
-    def __len__(self) -> int:
-        return len(self.networks)
 
 
 #: Addresses inside of somebody's own walls: private, loopback, link-local, and a provider's own

@@ -126,7 +126,7 @@ def test_defaults_and_values() -> None:
         }
     )
     proxies = full.proxies()
-    assert tuple(proxies.networks) == (ip_network("10.0.0.0/30"), ip_network("2001:db8::1/128"))
+    assert proxies.networks.networks == (ip_network("10.0.0.0/30"), ip_network("2001:db8::1/128"))
     assert (proxies.unix, proxies.header) == (False, "X-Forwarded-For")
     assert (full.hash_slots, full.login_redirect) == (2, "home.index")
 
