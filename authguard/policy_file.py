@@ -157,7 +157,7 @@ def _flatten(tables: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     """Turn the nested tables of ``[otp.send]`` into actions; a table with limits is an action."""
     actions: list[tuple[str, Any]] = []
     for key, value in tables.items():
-        where = prefix + (key if isinstance(key, str) else shown(key)) or "the empty key"
+        where = prefix + _named(key) or "the empty key"
         if isinstance(value, Policy):
             actions.append((where, value))
             continue
@@ -247,8 +247,13 @@ def _known(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
     for key in table:
         if key not in keys:
             raise ConfigurationError(
-                "AG003", f"{where}.{key}", "unknown key", f"known here: {', '.join(keys)}"
+                "AG003", f"{where}.{_named(key)}", "unknown key", f"known here: {', '.join(keys)}"
             )
+
+
+def _named(key: object) -> str:
+    """Give a key as errors name it; in a mapping from code it need be no text."""
+    return key if isinstance(key, str) else shown(key)
 
 
 #: The key that names an algorithm, and how its limit is read.

@@ -232,3 +232,12 @@ def test_no_such_profile() -> None:
     """AG009: an unknown profile is named, with those there are."""
     with pytest.raises(ConfigurationError, match=r"AG009 profile: there is no 'strict'; .*default"):
         default_policies("strict")
+
+
+@pytest.mark.parametrize("key", [10**5000, 5, None, ("a",)])
+def test_a_key_that_is_no_text_is_named(key: object) -> None:
+    """AG003: a mapping's key may be anything, and the error about it comes all the same."""
+    limits = [{"name": "a", "by": ["account"], "sliding_log": "5/1m"}]
+    for wrong in ({key: {"limits": limits}}, {"login": {"limits": limits, key: 1}}):
+        with pytest.raises(ConfigurationError, match="AG003"):
+            load_policies(wrong)  # type: ignore[arg-type]
