@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from authguard import ConfigurationError, Guard, default_policies
+from authguard import ConfigurationError, Guard, default_policies, load_policies
 from tests.conftest import SECRET
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def test_no_such_profile() -> None:
         default_policies("strict")
 
 
-@pytest.mark.parametrize("key", [10**5000, 5, None, ("a",)])
+@pytest.mark.parametrize("key", [10**5000, 5, None, ("a",)], ids=["huge", "5", "None", "tuple"])
 def test_a_key_that_is_no_text_is_named(key: object) -> None:
     """AG003: a mapping's key may be anything, and the error about it comes all the same."""
     limits = [{"name": "a", "by": ["account"], "sliding_log": "5/1m"}]
