@@ -19,7 +19,7 @@ from authguard.errors import (
 from authguard.guard import NO_ACCOUNT, Attempt, Guard
 from authguard.identity import AccountKey
 from authguard.limiter import Limiter
-from authguard.limits import SlidingLog
+from authguard.limits import Conversion, Cooldown, Distinct, FixedWindow, SlidingLog
 from authguard.passwords import Passwords
 from authguard.policy import Policy, PolicyLimit
 from authguard.policy_file import default_policies, load_policies
@@ -31,9 +31,13 @@ __all__ = [
     "AuthguardError",
     "Cleared",
     "ConfigurationError",
+    "Conversion",
+    "Cooldown",
     "Decision",
     "Denied",
     "Denylisted",
+    "Distinct",
+    "FixedWindow",
     "Guard",
     "HashingUnavailable",
     "InvalidInput",

@@ -56,8 +56,8 @@ def check_cost(cost: object, shape: Shape) -> None:
     if type(cost) is not int or cost < 1:
         raise ValueError(f"cost: must be a whole number of at least 1, not {shown(cost)}")
     for limit in shape.limits:
-        if cost > limit.algorithm.limit:
+        most = limit.algorithm.largest_cost(reserved=shape.reserved)
+        if most is not None and cost > most:
             raise ValueError(
-                f"cost: {cost} is more than the limit {limit.algorithm.limit} of {limit.name!r}"
-                " could ever admit"
+                f"cost: {cost} is more than the limit {most} of {limit.name!r} could ever admit"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from authguard.checks import check_function
+from authguard.checks import check_function, is_unicode
 from authguard.errors import InvalidInput
 from authguard.identity.accounts import AccountKey, Normaliser, normalise_account
 from authguard.identity.addresses import (
@@ -15,7 +15,7 @@ from authguard.identity.addresses import (
     read_networks,
     read_prefixes,
 )
-from authguard.identity.destinations import Email, Phone, read_destination
+from authguard.identity.destinations import Email, Phone, StandIn, read_destination
 from authguard.identity.pseudonyms import Pseudonyms, check_secrets
 from authguard.policy import ADDRESS_PARTS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from authguard.policy import Policy
 
-__all__ = ["NO_ACCOUNT", "Known", "NoAccount", "Subjects"]
+__all__ = ["NO_ACCOUNT", "Claims", "Known", "NoAccount", "Subjects"]
 
 
 class NoAccount:
@@ -38,6 +38,28 @@ class NoAccount:
 #: The request names no usable account: only limits by other parts are charged. For malformed
 #: input, so that it costs its sender and nobody else.
 NO_ACCOUNT: Final = NoAccount()
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """
+    What a request says of itself; the attributes are the arguments of ``Guard.attempt``.
+
+    Attributes:
+        account: The claimed account.
+        client: The client's address.
+        destination: Where a message would go.
+        device: The id of a known device of this account.
+        challenge: The id of the challenge that a code answers.
+        purpose: What a code is for.
+    """
+
+    account: str | NoAccount | None = None
+    client: str | IPv4Address | IPv6Address | None = None
+    destination: str | Email | Phone | StandIn | None = None
+    device: str | None = None
+    challenge: str | None = None
+    purpose: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,23 +129,14 @@ class Subjects:
         return AccountKey(name) if key is None else AccountKey.of_app(key)
 
     def known(
-        self,
-        policy: Policy,
-        *,
-        account: str | NoAccount | None,
-        client: str | IPv4Address | IPv6Address | None,
-        destination: str | Email | Phone | None,
-        partial: bool = False,
-        listed: bool = True,
+        self, policy: Policy, claims: Claims, *, partial: bool = False, listed: bool = True
     ) -> Known:
         """
         Read what is given.
 
         Args:
             policy: The action's policy.
-            account: The claimed account.
-            client: The client's address.
-            destination: Where a message would go.
+            claims: What the request says.
             partial: Not all that the policy's limits count by must be given.
             listed: Whether the two lists count; an operator clears what stands, listed or not.
 
@@ -133,8 +146,8 @@ class Subjects:
         needed = frozenset() if partial else policy.parts
         values = {"global": ("global", "")} if "global" in policy.parts else {}
         allowlisted = False
-        if client is not None or not needed.isdisjoint(ADDRESS_PARTS):
-            ip = client_address_of(client)
+        if claims.client is not None or not needed.isdisjoint(ADDRESS_PARTS):
+            ip = client_address_of(claims.client)
             counted = counted_address(ip)
             if listed and (ip in self._denylist or counted in self._denylist):
                 return Known(({},), denylisted=True)  # before the app's look-up is asked
@@ -142,23 +155,45 @@ class Subjects:
             for subject, part, prefixes in self._cuts[policy.action]:
                 values[subject] = (part, prefixes.of(counted))
         key = None
-        if account is not NO_ACCOUNT and (account is not None or "account" in needed):
+        account = claims.account
+        if not isinstance(account, NoAccount) and (account is not None or "account" in needed):
             key = self.account_key(account)
             values["account"] = ("account", key)
-        if destination is not None:
-            to = read_destination(destination) if isinstance(destination, str) else destination
-            if isinstance(to, Email):
-                values["destination"] = ("destination", to.mailbox)
-            elif isinstance(to, Phone):
-                values["destination"] = ("destination", to.number)
-                values["number_range"] = ("number_range", to.number_range)
-            else:
-                raise InvalidInput("destination", "must be an e-mail address or a phone number")
+        for part in ("device", "challenge", "purpose"):
+            value = getattr(claims, part)
+            if value is not None:
+                values[part] = (part, _text(value, part))
+        values.update(_of_destination(claims.destination))
         pseudonyms = tuple(
             {subject: each.of(part, value) for subject, (part, value) in values.items()}
             for each in self.pseudonyms
         )
         return Known(pseudonyms, key, allowlisted)
+
+
+def _text(value: object, part: str) -> str:
+    if not isinstance(value, str) or not is_unicode(value):
+        raise InvalidInput(part, "must be text of valid Unicode")
+    return value
+
+
+def _of_destination(destination: object) -> dict[str, tuple[str, str]]:
+    """List what a destination can be counted by; the channel itself only says what applies."""
+    if destination is None:
+        return {}
+    to = read_destination(destination) if isinstance(destination, str) else destination
+    if isinstance(to, StandIn):
+        return {"destination": ("stand-in", to.name)}
+    if isinstance(to, Email):
+        return {"destination": ("destination", to.mailbox), "email": ("channel", "email")}
+    if not isinstance(to, Phone):
+        raise InvalidInput("destination", "must be an e-mail address or a phone number")
+    known = {
+        "destination": ("destination", to.number),
+        "number_range": ("number_range", to.number_range),
+        "sms": ("channel", "sms"),
+    }
+    return known if to.country is None else known | {"country": ("country", to.country)}
 
 
 def _normaliser(normalise: Callable[[str], str] | None) -> Normaliser:

@@ -1,10 +1,19 @@
-"""What authguard needs to know of an app's accounts: two protocols, no base class."""
+"""
+What authguard needs to know of an app's accounts: protocols, no base class.
+
+:class:`Account` and :class:`Accounts` are enough to sign in by password. Codes, links, devices and
+recovery, which the blueprint has with a ``notifier``, need the rest: :class:`Member` and
+:class:`Members`.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["Account", "Accounts"]
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["Account", "Accounts", "Member", "Members"]
 
 
 class Account(Protocol):
@@ -80,5 +89,93 @@ class Accounts(Protocol):
             key: The account's key.
             old: The encoded hash that the password was checked against.
             new: The encoded hash to store.
+        """
+        ...
+
+
+class Member(Account, Protocol):
+    """An account that can be written to, and that can lose and regain its way in."""
+
+    @property
+    def email(self) -> str | None:
+        """Where its mail goes; proved to be the owner's when it was stored. None: no mail."""
+        ...
+
+    @property
+    def phone(self) -> str | None:
+        """Its phone number, with a ``+``, proved to be the owner's. None: no text messages."""
+        ...
+
+    @property
+    def session_stamp(self) -> str:
+        """
+        A random text that changes when all sessions must end.
+
+        Sessions hold it; a session whose stamp is another's is over.
+        """
+        ...
+
+    @property
+    def device_stamp(self) -> str:
+        """A random text that changes when all known devices must be forgotten."""
+        ...
+
+    @property
+    def recovery_required(self) -> Collection[str]:
+        """The actions (``login``, ``otp.verify``) that stay shut until the owner has recovered."""
+        ...
+
+
+class Members(Accounts, Protocol):
+    """
+    Where accounts are looked up and changed.
+
+    Each method is one transaction. What it writes must outlive the limiter's store.
+    """
+
+    def find(self, identifier: str) -> Member | None:
+        """Return the account that the text names, or None; see :meth:`Accounts.find`."""
+        ...
+
+    def get(self, key: str) -> Member | None:
+        """Return the account with this key, or None."""
+        ...
+
+    def set_password(self, key: str, new: str) -> None:
+        """
+        Store the hash of a new password, and change both stamps: sessions and devices end.
+
+        Args:
+            key: The account's key.
+            new: The encoded hash to store.
+        """
+        ...
+
+    def forget_devices(self, key: str) -> None:
+        """
+        Change the device stamp.
+
+        Args:
+            key: The account's key.
+        """
+        ...
+
+    def require_recovery(self, key: str, action: str) -> bool:
+        """
+        Keep that the account is shut for this action; tell whether that is new.
+
+        Args:
+            key: The account's key.
+            action: Such as ``login``: too many failures, whoever made them.
+        """
+        ...
+
+    def lift_recovery(self, key: str, action: str) -> bool:
+        """
+        Open the account for this action again; tell whether it was shut.
+
+        Args:
+            key: The account's key.
+            action: As above.
         """
         ...

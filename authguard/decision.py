@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Cleared", "Decision", "Verdict"]
+__all__ = ["RECOVERY_WAIT_MS", "Cleared", "Decision", "Usage", "Verdict"]
+
+#: An account that must be recovered has no honest wait; a refusal shows this one, the longest
+#: short window, so that the state is nobody's oracle.
+RECOVERY_WAIT_MS: Final = 900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,7 @@ class Verdict:
         remaining: How many more it would admit now, from 0 to ``limit``.
         retry_after_ms: Milliseconds until it would admit the attempt; 0 if it does now.
         reset_after_ms: Milliseconds until it holds nothing any more.
+        recovery: The account must be recovered: this limit says so, and it is full.
     """
 
     name: str
@@ -31,6 +37,7 @@ class Verdict:
     remaining: int
     retry_after_ms: int
     reset_after_ms: int
+    recovery: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +97,36 @@ class Cleared:
 
     entries: int
     locks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """
+    How one limit stands, for an operator.
+
+    Attributes:
+        name: The limit's name in its policy; ``block`` for the operators' block.
+        by: What it counts by.
+        algorithm: How it counts.
+        limit: How many it admits.
+        used: Places taken; of a ``conversion``, the finished codes it would judge by.
+        newest_ms: When its newest entry was made, milliseconds since the epoch; None if it holds
+            none, or keeps no times.
+        frees_after_ms: Milliseconds until one more place is free; 0 if none is taken.
+        locked_until_ms: When its lock or block ends; None if nothing locks it, or for ever.
+        endless: A block without an end stands.
+        level: How far its lockouts or waits have climbed.
+        lock_set_at_ms: When the last lock or block was set; None if there is none.
+    """
+
+    name: str
+    by: tuple[str, ...]
+    algorithm: str
+    limit: int
+    used: int
+    newest_ms: int | None
+    frees_after_ms: int
+    locked_until_ms: int | None
+    endless: bool
+    level: int
+    lock_set_at_ms: int | None

@@ -5,9 +5,11 @@ Every error authguard raises, in one tree.
 
     AuthguardError
     ├── ConfigurationError      a setting or policy is wrong: the start is refused
+    ├── DeliveryFailed          a mail server did not take a message (authguard.smtp)
     ├── InvalidInput            a value of the request can't be used: HTTP 400
     ├── Denied                  a limit or lock refuses the attempt: HTTP 429
-    │   └── Denylisted          the client's address is on the denylist: HTTP 403
+    │   ├── Denylisted          the client's address is on the denylist: HTTP 403
+    │   └── RecoveryRequired    the account is shut until its owner has recovered: HTTP 429
     └── Unavailable             no verdict can be given now: HTTP 503
         ├── StoreUnavailable    the store gave no clear verdict in time
         └── HashingUnavailable  no password hash could be computed in time
@@ -17,7 +19,7 @@ No message ever holds a raw identifier, a password, a code or a secret.
 
 from __future__ import annotations
 
-from authguard.decision import Decision, Verdict
+from authguard.decision import RECOVERY_WAIT_MS, Decision, Verdict
 
 __all__ = [
     "AuthguardError",
@@ -26,6 +28,7 @@ __all__ = [
     "Denylisted",
     "HashingUnavailable",
     "InvalidInput",
+    "RecoveryRequired",
     "StoreUnavailable",
     "Unavailable",
 ]
@@ -116,6 +119,33 @@ class Denylisted(Denied):
         )
         super().__init__(Decision(action, allowed=False, verdicts=(verdict,), now_ms=0))
         self.args = (f"{action}: the client's address is on the denylist",)
+
+
+class RecoveryRequired(Denied):
+    """
+    The account had so many failures that it is shut until its owner has recovered.
+
+    Outside it looks like any refusal: the wait is the constant one of a limit with ``recovery``,
+    or that of the limits that refuse besides if it is longer.
+
+    Args:
+        decision: What the action's limits said.
+    """
+
+    def __init__(self, decision: Decision) -> None:
+        shut = Verdict(
+            name="recovery",
+            limit=0,
+            refuses=True,
+            locked=False,
+            lock_set=False,
+            remaining=0,
+            retry_after_ms=RECOVERY_WAIT_MS,
+            reset_after_ms=RECOVERY_WAIT_MS,
+            recovery=True,
+        )
+        verdicts = (*decision.verdicts, shut)
+        super().__init__(Decision(decision.action, False, verdicts, decision.now_ms))
 
 
 class Unavailable(AuthguardError):

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from authguard._core import calls
 from authguard._core.attempt import Reservation
 from authguard._core.keys import Shape
 from authguard._engine import Engine, check_cost
-from authguard._subjects import NO_ACCOUNT, Subjects
+from authguard._notes import Notes
+from authguard._subjects import NO_ACCOUNT, Claims, NoAccount, Subjects
+from authguard.attempt import Attempt
 from authguard.checks import shown
 from authguard.decision import Decision
-from authguard.errors import (
-    ConfigurationError,
-    Denied,
-    Denylisted,
-    HashingUnavailable,
-    StoreUnavailable,
-)
+from authguard.errors import ConfigurationError, Denied, Denylisted, StoreUnavailable
+from authguard.identity.destinations import StandIn
 from authguard.limiter import Limiter
+from authguard.limits import Conversion
+from authguard.one_time import OneTime
 from authguard.policy import ADDRESS_PARTS, PARTS, Policy, PolicyLimit
 from authguard.policy_file import load_policies
 
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from ipaddress import IPv4Address, IPv6Address
     from pathlib import Path
-    from types import TracebackType
 
-    from authguard._subjects import Known, NoAccount
-    from authguard.decision import Cleared
+    from authguard._subjects import Known
+    from authguard.decision import Cleared, Usage
     from authguard.identity import AccountKey, Email, Normaliser, Phone
-    from authguard.limits import SlidingLog
+    from authguard.limits import Algorithm
     from authguard.stores.base import Store
 
 __all__ = ["NO_ACCOUNT", "Attempt", "Guard"]
+
+_Part: TypeAlias = Literal["all", "request", "message"]
 
 _log = logging.getLogger("authguard")
 
@@ -91,7 +92,7 @@ class Guard:
         denylist: Sequence[str] = (),
     ) -> None:
         self.policies: Mapping[str, Policy] = load_policies(policies)
-        self._shapes: dict[tuple[str, frozenset[str], frozenset[str] | None, bool], Shape] = {}
+        self._shapes: dict[tuple[object, ...], Shape] = {}
         if store is None or store == "":
             raise ConfigurationError(
                 "AG010", "store", "missing", "write valkey://[user:password@]host:port/database"
@@ -110,6 +111,8 @@ class Guard:
             denylist=denylist,
         )
         self._engine = Engine(store, self._subjects.pseudonyms, clock)
+        self.one_time = OneTime(self._engine)
+        self.notes = Notes(self._engine, self._named)
         for policy in self.policies.values():
             for warning in policy.warnings:
                 _log.warning("%s", warning)
@@ -134,13 +137,27 @@ class Guard:
         """
         return self._subjects.account_key(account)
 
+    def subject(self, account: str) -> str:
+        """
+        Give the account's pseudonym, for logs and events: 16 hexadecimal digits.
+
+        The same for all names of the account, and nobody without the secret can tell whose it is.
+
+        Args:
+            account: The account in any spelling, or its key.
+        """
+        return self._engine.pseudonyms[0].of("account", self.account_key(account))[:8].hex()
+
     def attempt(
         self,
         action: str,
         *,
         account: str | NoAccount | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
-        destination: str | Email | Phone | None = None,
+        destination: str | Email | Phone | StandIn | None = None,
+        device: str | None = None,
+        challenge: str | None = None,
+        purpose: str | None = None,
         cost: int = 1,
         now_ms: int | None = None,
     ) -> Attempt:
@@ -155,7 +172,14 @@ class Guard:
             account: The claimed account in any spelling, or :data:`NO_ACCOUNT`.
             client: The client's IP address.
             destination: Where a message would go: an e-mail address, or a phone number with its
-                ``+``. Limits by ``destination`` and ``number_range`` apply where it is given.
+                ``+``. Limits by ``destination``, ``number_range`` and ``country`` apply where it
+                is given. With a :class:`~authguard.identity.StandIn` those that depend on the
+                true one are left to :meth:`message`.
+            device: The id of a known device of this account, as its signed cookie proves. Limits
+                by device take the place of those by account, if the policy has any; a device that
+                is worn out counts for nothing.
+            challenge: The id of the challenge that a code answers.
+            purpose: What a code is for.
             cost: Places it takes in each log, a whole number from 1.
             now_ms: A replay's clock, in milliseconds since the epoch; never from a request.
 
@@ -169,27 +193,75 @@ class Guard:
                 applies to what is known; AG026, for what ``resolve`` gave.
             ValueError: If the cost is no whole number from 1, or more than a limit could admit.
         """
-        known = self._known(action, account, client, destination)
-        if known.denylisted:
-            raise Denylisted(action)
-        shape = self._applying(action, account, known)
-        check_cost(cost, shape)
-        reservation = Reservation(
-            shape.bind(*known.pseudonyms),
-            (known.client_tag or _NO_TAG) + secrets.token_bytes(2),
-            cost,
-            knows_client=known.client_tag is not None,
-        )
+        claims = Claims(account, client, destination, device, challenge, purpose)
         try:
-            decision = self._engine.store.run(reservation.acquire(self._engine.now_ms(now_ms)))
-        except StoreUnavailable:
-            if self.policies[action].outage != "allow":
+            return self._reserve(action, claims, cost=cost, now_ms=now_ms)
+        except Denied as error:
+            if device is None or not self._worn(error.decision):
                 raise
-            _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
-            decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
-        if not decision.allowed:
-            raise Denied(decision)
-        return Attempt(self._engine, reservation, decision, now_ms, known.account)
+        return self._reserve(action, replace(claims, device=None), cost=cost, now_ms=now_ms)
+
+    def message(
+        self,
+        action: str,
+        *,
+        destination: Email | Phone,
+        device: str | None = None,
+        message_id: bytes | None = None,
+        now_ms: int | None = None,
+    ) -> Attempt:
+        """
+        Reserve the message itself: by where it goes, and what all messages together may cost.
+
+        The second half of an :meth:`attempt` that was made with a stand-in for its destination.
+        Call it where nobody can see how it ends, just before the message is sent. What was
+        reserved stays, whether the provider takes the message or not.
+
+        Args:
+            action: The policy's name, such as ``otp.send``.
+            destination: The stored address or number.
+            device: A known device: it may use the budget's reserve.
+            message_id: Five bytes that name the message to :meth:`entered`.
+            now_ms: As in :meth:`attempt`.
+
+        Raises:
+            Denied: A limit refuses; nothing must be sent.
+            StoreUnavailable: If the store gave no clear verdict in time; nothing must be sent.
+        """
+        claims = Claims(NO_ACCOUNT, destination=destination, device=device)
+        return self._reserve(
+            action, claims, part="message", attempt_id=message_id, cost=1, now_ms=now_ms
+        )
+
+    def entered(
+        self, action: str, *, destination: Email | Phone, message_id: bytes, sent_at_ms: int = 0
+    ) -> None:
+        """
+        Say that the code of a message was entered: it counts for its range and country.
+
+        Args:
+            action: The policy's name, such as ``otp.send``.
+            destination: Where it went.
+            message_id: As it was given to :meth:`message`.
+            sent_at_ms: Not needed; the message's id names it.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer.
+        """
+        claims = Claims(NO_ACCOUNT, destination=destination)
+        known = self._subjects.known(self.policy(action), claims, partial=True)
+        shape = self._shape(action, known.subjects, part="message").keep(Conversion)
+        if shape.limits:
+            self._engine.store.run(
+                calls.settle(
+                    shape.bind(*known.pseudonyms),
+                    reserved_at_ms=sent_at_ms,
+                    attempt_id=message_id,
+                    cost=1,
+                    forgive=True,
+                    now_ms=self._engine.now_ms(None),
+                )
+            )
 
     def peek(
         self,
@@ -197,7 +269,10 @@ class Guard:
         *,
         account: str | NoAccount | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
-        destination: str | Email | Phone | None = None,
+        destination: str | Email | Phone | StandIn | None = None,
+        device: str | None = None,
+        challenge: str | None = None,
+        purpose: str | None = None,
         cost: int = 1,
         now_ms: int | None = None,
     ) -> Decision:
@@ -206,10 +281,11 @@ class Guard:
 
         The arguments and errors are those of :meth:`attempt`, without ``Denied``.
         """
-        known = self._known(action, account, client, destination, partial=True)
+        claims = Claims(account, client, destination, device, challenge, purpose)
+        known = self._subjects.known(self.policy(action), claims, partial=True)
         if known.denylisted:
             return Denylisted(action).decision
-        shape = self._applying(action, account, known)
+        shape = self._applying(action, claims, known)
         check_cost(cost, shape)
         binding = shape.bind(*known.pseudonyms)
         return self._engine.store.run(
@@ -223,6 +299,7 @@ class Guard:
         account: str | NoAccount | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
         destination: str | Email | Phone | None = None,
+        only: Literal["client", "network"] | None = None,
         now_ms: int | None = None,
     ) -> Cleared:
         """
@@ -231,28 +308,143 @@ class Guard:
         With an account: those that count by it; give the client too to empty the pair of the two.
         The client's and its network's own logs stay, so that opening an account gives nobody
         behind the same address a fresh budget. Without one, with a client: its logs and its
-        network's. With a destination alone: its own, and not its number range's, which others
+        network's, or ``only`` those of one of them. With a destination alone: its own, and not its number range's, which others
         share. What counts everybody together is cleared only if nothing is given. A lock's level
         stays, until its quiet time has passed.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer; it may have cleared all the same.
             InvalidInput: If the account, the client or the destination can't be used.
-            ConfigurationError: AG009, if the action has no policy.
+            ConfigurationError: AG009, if the action has no policy; AG023, if none of its limits
+                counts by that.
+            ValueError: If ``only`` is given without a client, or with something else.
         """
-        known = self._subjects.known(
-            self.policy(action),
-            account=account,
-            client=client,
-            destination=destination,
-            partial=True,
-            listed=False,
-        )
-        shape = self._applying(action, account, known, only=_cleared_by(known.subjects))
+        alone = account is None and destination is None and client is not None
+        if only is not None and not (alone and only in ADDRESS_PARTS):
+            raise ValueError("only: must be client or network, of a client that is given alone")
+        known, shape = self._standing(action, Claims(account, client, destination), only=only)
         binding = shape.bind(*known.pseudonyms)
         return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
 
-    def limiter(self, limit: SlidingLog, *, name: str | None = None) -> Limiter:
+    def recover(
+        self,
+        action: str,
+        *,
+        account: str,
+        client: str | IPv4Address | IPv6Address | None = None,
+        recovered: bool = False,
+        now_ms: int | None = None,
+    ) -> Cleared:
+        """
+        Let an owner in who has proved to be the owner: the lock, short counts, and what is full.
+
+        Logs by account of an hour or less are emptied and their locks ended, and so are longer
+        ones that would refuse now; a long one that is not full stays, and so does everybody
+        else's. With the client, the pair of the two as well.
+
+        Args:
+            action: The policy's name, such as ``login``.
+            account: The account.
+            client: Where the owner is.
+            recovered: The account has been recovered, so limits with ``recovery`` are lifted, too.
+            now_ms: As in :meth:`attempt`.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may have done it all the same.
+        """
+        known, shape = self._standing(action, Claims(account, client))
+        if not recovered:
+            shape = shape.without_recovery()
+        binding = shape.bind(*known.pseudonyms)
+        return self._engine.store.run(calls.recover(binding, now_ms=self._engine.now_ms(now_ms)))
+
+    def usage(
+        self,
+        action: str,
+        *,
+        account: str | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        destination: str | Email | Phone | None = None,
+        now_ms: int | None = None,
+    ) -> tuple[Usage, ...]:
+        """
+        Tell an operator what stands in every limit that applies, and the blocks; writes nothing.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer.
+        """
+        claims = Claims(account, client, destination)
+        known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
+        shape = self._applying(action, claims, known, members=False)
+        binding = shape.bind(*known.pseudonyms)
+        return self._engine.store.run(calls.inspect(binding, now_ms=self._engine.now_ms(now_ms)))
+
+    def block(
+        self,
+        *,
+        account: str | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        network: str | IPv4Address | IPv6Address | None = None,
+        for_ms: int | None = None,
+        now_ms: int | None = None,
+    ) -> int | None:
+        """
+        Refuse every action of an account, a client, a network, or an account from one client.
+
+        Nothing but :meth:`unblock` or its end lifts it: no success, no reset, no further try.
+
+        Args:
+            account: The account in any spelling.
+            client: An address; with the account, the pair of the two.
+            network: An address of the network; alone.
+            for_ms: How long, in milliseconds; None: until it is lifted.
+            now_ms: As in :meth:`attempt`.
+
+        Returns:
+            When it ends, milliseconds since the epoch; None: never.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may be blocked all the same.
+            InvalidInput: If what is given can't be used.
+            ValueError: If nothing is given, a network with something else, or no positive length.
+        """
+        if for_ms is not None and (type(for_ms) is not int or for_ms < 1):
+            raise ValueError("for_ms: must be whole milliseconds from 1")
+        known, shape = self._blocked(account, client, network)
+        binding = shape.bind(*known.pseudonyms)
+        return self._engine.store.run(
+            calls.set_block(binding, life_ms=for_ms or 0, now_ms=self._engine.now_ms(now_ms))
+        )
+
+    def unblock(
+        self,
+        *,
+        account: str | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        network: str | IPv4Address | IPv6Address | None = None,
+        now_ms: int | None = None,
+    ) -> bool:
+        """Lift a block; tell whether there was one. Arguments and errors are :meth:`block`'s."""
+        known, shape = self._blocked(account, client, network)
+        binding = shape.bind(*known.pseudonyms)
+        cleared = self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
+        return cleared.locks > 0
+
+    def now_ms(self) -> int:
+        """
+        Read the clock that counts, milliseconds since the epoch: the store's, or the guard's own.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer.
+        """
+        own_ms = self._engine.now_ms(None)
+        if own_ms is not None:
+            return own_ms
+        nothing = self._shape(next(iter(self.policies)), frozenset(), blocks=False)
+        binding = nothing.bind(*({} for _ in self._engine.pseudonyms))
+        return self._engine.store.run(calls.peek(binding, cost=1, now_ms=None)).now_ms
+
+    def limiter(self, limit: Algorithm, *, name: str | None = None) -> Limiter:
         """
         Use one algorithm by itself, keyed by any text.
 
@@ -299,23 +491,82 @@ class Guard:
             )
         return policy
 
-    def _known(
+    def _reserve(
         self,
         action: str,
-        account: str | NoAccount | None,
-        client: str | IPv4Address | IPv6Address | None,
-        destination: str | Email | Phone | None,
+        claims: Claims,
         *,
-        partial: bool = False,
-    ) -> Known:
-        """Read who is asking; an attempt must give what its limits count by."""
-        return self._subjects.known(
-            self.policy(action),
-            account=account,
-            client=client,
-            destination=destination,
-            partial=partial,
+        part: _Part = "all",
+        attempt_id: bytes | None = None,
+        cost: int,
+        now_ms: int | None,
+    ) -> Attempt:
+        """Reserve what :meth:`attempt` or :meth:`message` says."""
+        known = self._subjects.known(self.policy(action), claims, partial=part == "message")
+        if known.denylisted:
+            raise Denylisted(action)
+        shape = self._applying(action, claims, known, part=part)
+        check_cost(cost, shape)
+        reservation = Reservation(
+            shape.bind(*known.pseudonyms),
+            attempt_id or (known.client_tag or _NO_TAG) + secrets.token_bytes(2),
+            cost,
+            knows_client=known.client_tag is not None,
         )
+        try:
+            decision = self._engine.store.run(reservation.acquire(self._engine.now_ms(now_ms)))
+        except StoreUnavailable:
+            if self.policies[action].outage != "allow":
+                raise
+            _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
+            decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
+        if not decision.allowed:
+            raise Denied(decision)
+        return Attempt(
+            self._engine, reservation, decision, now_ms, known.account, device=claims.device
+        )
+
+    def _worn(self, decision: Decision) -> bool:
+        """Tell whether the device has had so many failures that it counts for nothing."""
+        limits = self.policies[decision.action].limits
+        return not {limit.name for limit in limits if limit.worn}.isdisjoint(decision.refused_by)
+
+    def _standing(
+        self, action: str, claims: Claims, *, only: str | None = None
+    ) -> tuple[Known, Shape]:
+        """Give the limits to be emptied: those by the narrowest of what is given."""
+        known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
+        parts = _cleared_by(known.subjects) if only is None else frozenset({only})
+        return known, self._applying(action, claims, known, only=parts, blocks=False, members=False)
+
+    def _named(
+        self,
+        account: str | None,
+        client: str | IPv4Address | IPv6Address | None,
+        network: str | IPv4Address | IPv6Address | None,
+    ) -> tuple[Known, tuple[str, ...]]:
+        """Read whom an operator means; tell the parts that name it."""
+        if network is not None and (account is not None or client is not None):
+            raise ValueError("network: is named alone")
+        if account is None and client is None and network is None:
+            raise ValueError("account, client or network: one must be given")
+        any_policy = next(iter(self.policies.values()))  # what is meant is meant for every action
+        address = network if client is None else client
+        known = self._subjects.known(
+            any_policy, Claims(account, address), partial=True, listed=False
+        )
+        parts = (("account", account), ("client", client), ("network", network))
+        return known, tuple(part for part, given in parts if given is not None)
+
+    def _blocked(
+        self,
+        account: str | None,
+        client: str | IPv4Address | IPv6Address | None,
+        network: str | IPv4Address | IPv6Address | None,
+    ) -> tuple[Known, Shape]:
+        """Give the one block that is meant."""
+        known, by = self._named(account, client, network)
+        return known, Shape.of_block(by, secrets=len(self._subjects.pseudonyms))
 
     def _shape(
         self,
@@ -324,31 +575,51 @@ class Guard:
         *,
         only: frozenset[str] | None = None,
         by_address: bool = True,
+        part: _Part = "all",
+        blocks: bool = True,
+        members: bool = True,
     ) -> Shape:
         """Give the limits that apply to what is known; made once for all attempts."""
-        shape = self._shapes.get((action, subjects, only, by_address))
+        asked = (action, subjects, only, by_address, part, blocks, members)
+        shape = self._shapes.get(asked)
         if shape is None:
-            shape = Shape.of(
+            shape = self._shapes[asked] = Shape.of(
                 self.policy(action),
                 subjects,
                 secrets=len(self._subjects.pseudonyms),
                 only=only,
                 by_address=by_address,
+                part=part,
+                blocks=blocks,
+                members=members,
             )
-            self._shapes[action, subjects, only, by_address] = shape
         return shape
 
     def _applying(
         self,
         action: str,
-        account: str | NoAccount | None,
+        claims: Claims,
         known: Known,
         *,
         only: frozenset[str] | None = None,
+        part: _Part = "all",
+        blocks: bool = True,
+        members: bool = True,
     ) -> Shape:
         """Give the same, and refuse loudly where nothing would be counted or shown."""
-        shape = self._shape(action, known.subjects, only=only, by_address=not known.allowlisted)
-        if not shape.limits and account is not NO_ACCOUNT and not known.allowlisted:
+        if isinstance(claims.destination, StandIn):
+            part = "request"
+        shape = self._shape(
+            action,
+            known.subjects,
+            only=only,
+            by_address=not known.allowlisted,
+            part=part,
+            blocks=blocks and part != "message",
+            members=members,
+        )
+        quiet = isinstance(claims.account, NoAccount) or known.allowlisted
+        if not shape.limits and not quiet:
             parts = sorted(known.subjects.intersection(PARTS) - {"global"})
             raise ConfigurationError(
                 "AG023",
@@ -365,104 +636,3 @@ def _cleared_by(subjects: frozenset[str]) -> frozenset[str]:
         if not subjects.isdisjoint(parts):
             return frozenset(parts)
     return frozenset({"global"})
-
-
-class Attempt:
-    """
-    An admitted attempt: a counted failure, until :meth:`succeed` says otherwise.
-
-    Attributes:
-        account: The key of the account that was counted: what ``resolve`` gave, or the name in
-            its one spelling. None if no account was named.
-        decision: What the limits said when they admitted it.
-        settled: Whether the reservation has been given back in the store.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        reservation: Reservation,
-        decision: Decision,
-        now_ms: int | None,
-        account: AccountKey | None,
-    ) -> None:
-        self.account = account
-        self.decision = decision
-        self.settled = False
-        self._engine = engine
-        self._reservation = reservation
-        self._passed_ms = now_ms
-
-    @property
-    def action(self) -> str:
-        """The action it belongs to."""
-        return self.decision.action
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether :meth:`succeed` was called."""
-        return self._reservation.state == "succeeded"
-
-    @property
-    def pending(self) -> bool:
-        """Whether nothing has been said of it yet; left so, it is a counted failure."""
-        return self._reservation.state == "reserved"
-
-    def succeed(self) -> None:
-        """
-        Say that the credential was proved: the reservation is given back.
-
-        In short logs by account the failures of the same client before it are forgiven, and a
-        lock that this very attempt set is lifted. A second call changes nothing. If the store is
-        away the success stands, the reservation stays counted, and a warning is logged.
-        """
-        self._leave(
-            self._reservation.leave(
-                "succeeded",
-                reserved_at_ms=self.decision.now_ms,
-                now_ms=self._engine.now_ms(self._passed_ms),
-            )
-        )
-
-    def release(self) -> None:
-        """
-        Say that the credential was never looked at: only the own reservation is given back.
-
-        For a check that could not take place, such as no free hash slot. Never call it after
-        anything about the credential was learnt: that would be a free guess.
-        """
-        self._leave(
-            self._reservation.leave(
-                "released",
-                reserved_at_ms=self.decision.now_ms,
-                now_ms=self._engine.now_ms(self._passed_ms),
-            )
-        )
-
-    def _leave(self, call: calls.ScriptCall[Cleared] | None) -> None:
-        if call is None or self.decision.degraded:
-            return
-        try:
-            self._engine.store.run(call)
-        except StoreUnavailable as error:
-            _log.warning("%s: settle failed (%s); the entry stays", self.action, error.reason)
-        else:
-            self.settled = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """
-        Leave what has not succeeded a counted failure.
-
-        Save where ``HashingUnavailable`` ends the block: the machine was too busy to look at the
-        password, and that must lock nobody out, so the attempt is released.
-        """
-        if isinstance(error, HashingUnavailable):
-            self.release()

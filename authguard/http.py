@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import http_sf
 
 from authguard.errors import HashingUnavailable
+from authguard.limits import SlidingLog
 
 if TYPE_CHECKING:
     from authguard.decision import Decision
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "bad_link",
     "cross_origin",
     "denylisted",
     "malformed",
@@ -72,7 +74,8 @@ def refused(decision: Decision, policy: Policy) -> Answer:
     wait_s = max(1, decision.retry_after)
     fields = [_PROBLEM, _NO_STORE, ("Retry-After", str(wait_s))]
     name = policy.action.replace(".", "-")
-    shown = next((limit.algorithm for limit in policy.limits if limit.by == ("client",)), None)
+    by_client = [limit.algorithm for limit in policy.limits if limit.by == ("client",)]
+    shown = next((each for each in by_client if isinstance(each, SlidingLog)), None)
     if shown is not None:
         window_s = -(-shown.window_ms // 1000)
         advertised: Any = [(name, {"q": shown.limit, "w": window_s})]
@@ -119,6 +122,17 @@ def unauthenticated(detail: str = "Wrong name or password.") -> Answer:
     """Answer 401: one constant body, whatever the cause."""
     body = {"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": detail}
     return Answer(401, (_PROBLEM, _NO_STORE), body)
+
+
+def bad_link() -> Answer:
+    """Answer 400: the link's token is wrong, used, replaced or too old; one body for all."""
+    body = {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+        "detail": "This link is not valid, or not any more.",
+    }
+    return Answer(400, (_PROBLEM, _NO_STORE), body)
 
 
 def malformed(error: InvalidInput, status: int = 400) -> Answer:

@@ -6,33 +6,47 @@ Limits are data; :mod:`authguard.policy_file` reads the TOML.
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from authguard.checks import shown
+from authguard.decision import RECOVERY_WAIT_MS
 from authguard.errors import ConfigurationError
 from authguard.identity.addresses import check_prefix
+from authguard.limits import Conversion, Distinct, SlidingLog
 
 if TYPE_CHECKING:
-    from authguard.limits import SlidingLog
+    from authguard.limits import Algorithm
 
-__all__ = ["ADDRESS_PARTS", "PARTS", "Policy", "PolicyLimit"]
+__all__ = ["ADDRESS_PARTS", "PARTS", "RECOVERY_WAIT_MS", "Policy", "PolicyLimit"]
 
 #: What a limit can count by, in the order in which several of them form one key. The first one
-#: present decides which group of keys a limit belongs to.
+#: present decides which group of keys a limit belongs to. ``country`` is that of a phone number,
+#: ``purpose`` what a code is for.
 PARTS: Final = (
     "account",
     "device",
     "destination",
     "number_range",
+    "country",
     "challenge",
     "client",
     "network",
+    "purpose",
     "global",
 )
 
 #: The parts that an address gives, and a prefix length can be set for.
 ADDRESS_PARTS: Final = ("client", "network")
+
+#: The parts that only the message's own destination gives.
+_MESSAGE_PARTS: Final = frozenset({"destination", "number_range", "country"})
+
+#: The ways a message can go.
+_CHANNELS: Final = ("sms", "email")
+
+#: Actions whose token names no account until it is proved: none can count by account.
+_BY_TOKEN: Final = frozenset({"password.reset", "unlock"})
 
 #: Actions that check credentials or send secrets, where an outage must not open the door.
 _CREDENTIALS: Final = frozenset(
@@ -53,19 +67,31 @@ class PolicyLimit:
             network, 1 to 32; None: as the guard's setting says.
         ipv6_prefix: The same of an IPv6 address, 1 to 128.
         where: The table it stands in, for errors.
+        channel: It applies only where the message goes this way: ``sms`` or ``email``.
+        recovery: When it is full, the account must be recovered; a refusal by it shows the wait
+            :data:`RECOVERY_WAIT_MS`. For a sliding log by account alone, without a lockout.
+        worn: When it refuses, the device is no longer known. For a limit by device alone.
         subjects: What is looked up for its key: ``by``, an address with its own lengths apart.
+        needs: What must be known for it to apply: ``subjects``, the part whose values a
+            ``distinct`` tells apart, and the channel.
 
     Raises:
-        ConfigurationError: AG005, if nothing can be counted by that; AG025, for a wrong length.
+        ConfigurationError: AG005, if nothing can be counted by that, or for what does not go
+            together; AG025, for a wrong length.
     """
 
     name: str
     by: tuple[str, ...]
-    algorithm: SlidingLog
+    algorithm: Algorithm
     ipv4_prefix: int | None = None
     ipv6_prefix: int | None = None
     where: InitVar[str | None] = None
+    _: KW_ONLY
+    channel: Literal["sms", "email"] | None = None
+    recovery: bool = False
+    worn: bool = False
     subjects: tuple[str, ...] = field(init=False, default=(), compare=False, repr=False)
+    needs: frozenset[str] = field(init=False, default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self, where: str | None) -> None:
         where = where or f"limit {shown(self.name)}"
@@ -85,11 +111,61 @@ class PolicyLimit:
         subjects = tuple(part + rung if part in ADDRESS_PARTS else part for part in by)
         object.__setattr__(self, "by", by)
         object.__setattr__(self, "subjects", subjects)
+        self._check_options(where)
+        needs = frozenset((*subjects, *filter(None, (self.member_part, self.channel))))
+        object.__setattr__(self, "needs", needs)
+
+    def _check_options(self, where: str) -> None:
+        if self.channel is not None and self.channel not in _CHANNELS:
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.channel",
+                f"{shown(self.channel)} is no way for a message",
+                f"take one of: {', '.join(_CHANNELS)}",
+            )
+        for key, value in (("recovery", self.recovery), ("worn", self.worn)):
+            if not isinstance(value, bool):
+                raise ConfigurationError(
+                    "AG005", f"{where}.{key}", f"{shown(value)} is no switch", "write true or false"
+                )
+        of = self.member_part
+        if of is not None and (of not in PARTS or of == "global" or of in self.by):
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.distinct",
+                f"{shown(of)} is in by" if of in self.by else f"nothing differs by {shown(of)}",
+                f"name one part that is not in by: {', '.join(PARTS[:-1])}",
+            )
+        plain = isinstance(self.algorithm, SlidingLog) and not self.algorithm.lockout_ms
+        if self.recovery and not (plain and self.by == ("account",)):
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.recovery",
+                "an account is recovered where its own log is full",
+                'use it with by = ["account"] and a sliding_log without a lockout',
+            )
+        if self.worn and self.by != ("device",):
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.worn",
+                f"no device wears out by = {list(self.by)}",
+                'use it with by = ["device"]',
+            )
+
+    @property
+    def member_part(self) -> str | None:
+        """The part whose values a ``distinct`` tells apart; None for any other algorithm."""
+        return self.algorithm.of if isinstance(self.algorithm, Distinct) else None
 
     @property
     def by_address_alone(self) -> bool:
         """Whether it counts by nothing that differs but an address."""
         return set(self.by) - {"global"} in ({"client"}, {"network"}, {"client", "network"})
+
+    @property
+    def by_message(self) -> bool:
+        """Whether only a message's destination or channel tells if it applies."""
+        return self.channel is not None or not _MESSAGE_PARTS.isdisjoint(self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +177,7 @@ class Policy:
         action: The action's name, such as ``login``.
         limits: All of them must admit an attempt; charged together or not at all.
         outage: What happens when the store gives no verdict: ``deny`` (503) or ``allow``.
-        parts: All that its limits count by.
+        parts: All that its limits count by, or tell apart.
         warnings: What is allowed but looks wrong, each with its code.
     """
 
@@ -114,14 +190,25 @@ class Policy:
     def __post_init__(self) -> None:
         self._check()
         parts = frozenset(part for limit in self.limits for part in limit.by)
+        parts |= {limit.member_part for limit in self.limits if limit.member_part is not None}
         warnings = []
         # Together with another part it bounds nothing: each of the other's values has its own log.
-        if not any(set(limit.by) - {"global"} == {"account"} for limit in self.limits):
+        # Nor does a limit that counts no attempts, or applies to one channel alone.
+        bounding = [
+            limit
+            for limit in self.limits
+            if limit.channel is None and not isinstance(limit.algorithm, Conversion)
+        ]
+        by_account = (
+            set(limit.by) - {"global"} == {"account"} and limit.member_part is None
+            for limit in bounding
+        )
+        if self.action not in _BY_TOKEN and not any(by_account):
             warnings.append(
                 f"AG040 {self.action}: no limit counts by account alone;"
                 " one account can be guessed from many addresses"
             )
-        if not any(limit.by_address_alone for limit in self.limits):
+        if not any(limit.by_address_alone for limit in bounding):
             warnings.append(
                 f"AG041 {self.action}: no limit counts by client or network alone;"
                 " one address can try many accounts"

@@ -5,6 +5,7 @@
 --         2 cost: places the attempt takes in each limit, a whole number >= 1
 --         3 id of the attempt: 5 bytes, client tag (3) and nonce (2)
 --         4 specs: JSON list of each limit's spec; spec[1] names the algorithm
+--         5 members: 6 bytes for each limit that tells values apart (distinct.lua), in turn
 -- reply   integers: now (ms), admitted (1 or 0), then four for each limit:
 --         state, remaining, wait (ms), reset (ms), as its algorithm's `verdict` says
 -- cost    the sum of the limits' costs; one reading of the clock
@@ -13,7 +14,7 @@
 
 local now, slack = clock(ARGV[1])
 local cost, id = tonumber(ARGV[2]), ARGV[3]
-local limits = open_limits(cjson.decode(ARGV[4]), now, slack)
+local limits = open_limits(cjson.decode(ARGV[4]), ARGV[5], now, slack)
 
 local refusals, admitted = {}, true
 for i, limit in ipairs(limits) do

@@ -1,14 +1,14 @@
--- clear: empties logs and ends their locks (an operator, or the owner's recovery).
+-- clear: empties logs and ends their locks (an operator).
 --
 -- KEYS    as in acquire.lua
--- ARGV    1 clock; 2 specs
+-- ARGV    1 clock; 2 specs; 3 members
 -- reply   two integers for each limit: entries freed, locks ended
 -- cost    O(1) a limit
 
 local now, slack = clock(ARGV[1])
 
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), now, slack)) do
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, slack)) do
   local freed, ended = limit.algorithm.clear(limit)
   reply[#reply + 1], reply[#reply + 2] = freed, ended
 end

@@ -1,14 +1,14 @@
 -- peek: what acquire would say now; writes nothing.
 --
 -- KEYS, reply   as in acquire.lua
--- ARGV          1 clock, 2 cost, 3 specs, as ARGV[1], [2] and [4] of acquire.lua
+-- ARGV          1 clock, 2 cost, 3 specs, 4 members, as ARGV[1], [2], [4] and [5] of acquire.lua
 -- cost          as acquire.lua, without the copying
 
 local now, slack = clock(ARGV[1])
 local cost = tonumber(ARGV[2])
 
 local reply = { now, 1 }
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[3]), now, slack)) do
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[3]), ARGV[4], now, slack)) do
   local refuses = limit.algorithm.refuses(limit, cost)
   if refuses then
     reply[2] = 0

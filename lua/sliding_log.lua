@@ -4,7 +4,7 @@
 --         flags: 1 = a refused attempt is counted too, 2 = a success forgives its client's failures
 -- keys    the log; with lockouts also its lock (lock.lua)
 -- value   one string of entries, oldest first, 10 bytes each, big-endian:
---           5  time in ms, modulo 2^40 (34 years; read as the nearest, so 17 years either way)
+--           5  time in ms (times.lua)
 --           3  tag of the client        the two make the attempt's id; an attempt of
 --           2  nonce of the attempt     cost c is c equal entries
 -- life    the key lives exactly as long as its newest entry can matter
@@ -16,9 +16,9 @@
 -- Everything is read and checked before anything is written, so an error leaves no half state.
 
 local ENTRY, ID_AT, TAG_END = 10, 6, 8
-local MODULUS, HALF = 2 ^ 40, 2 ^ 39
 local COUNT_REFUSED, FORGIVE = 1, 2
 local NOBODY = string.rep("\0", 5)
+local stamp = times.stamp
 
 local sliding_log = {}
 
@@ -28,8 +28,7 @@ end
 
 -- Milliseconds since the entry at `index` (from 0) was made; negative if it lies ahead.
 local function age(self, index)
-  local since = (self.now - struct.unpack(">I5", self.log, index * ENTRY + 1)) % MODULUS
-  return since < HALF and since or since - MODULUS
+  return times.age(self.log, index * ENTRY + 1, self.now)
 end
 
 local function entry(self, index)
@@ -42,10 +41,6 @@ end
 
 local function count(self)
   return self.size - self.first
-end
-
-local function stamp(now)
-  return struct.pack(">I5", now % MODULUS)
 end
 
 local function draw_in(self)
@@ -215,6 +210,22 @@ function sliding_log.clear(self)
   local freed, ended = count(self), self.lock ~= nil and lock.finish(self.lock)
   redis.call("DEL", self.key)
   return freed, ended and 1 or 0
+end
+
+-- -> used, newest (ms, 0 if none), frees (ms), locked until (ms, 0 if not), level, lock set at (ms)
+function sliding_log.inspect(self)
+  local used, newest, frees, until_, level, set_at = count(self), 0, 0, 0, 0, 0
+  if used > 0 then
+    newest = self.now - age(self, self.size - 1)
+    frees = self.window - age(self, self.first)
+  end
+  if self.lock then
+    level, set_at = self.lock.level, self.lock.set_at
+  end
+  if locked(self) then
+    until_, frees = self.lock.ends, self.lock.ends - self.now
+  end
+  return used, newest, frees, until_, level, set_at
 end
 
 return sliding_log

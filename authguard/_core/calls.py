@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from authguard._core.scripts import script
-from authguard.decision import Cleared, Decision, Verdict
+from authguard.decision import Cleared, Decision, Usage, Verdict
 from authguard.errors import StoreUnavailable
+from authguard.policy import RECOVERY_WAIT_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,20 @@ if TYPE_CHECKING:
     from authguard._core.scripts import Script
     from authguard.policy import PolicyLimit
 
-__all__ = ["ScriptCall", "acquire", "clear", "peek", "settle"]
+__all__ = [
+    "ScriptCall",
+    "acquire",
+    "clear",
+    "drop",
+    "inspect",
+    "peek",
+    "put",
+    "read",
+    "recover",
+    "set_block",
+    "settle",
+    "take",
+]
 
 T = TypeVar("T")
 
@@ -29,6 +43,13 @@ T = TypeVar("T")
 LATEST_MS: Final = 2**47
 
 _ADMITS, _FULL, _LOCKED, _LOCK_SET = range(4)
+
+#: A usage's integers for each limit, and how an endless block says its end.
+_USAGE: Final = 6
+_ENDLESS: Final = -1
+
+#: A one-time secret is compared whole, so none may be guessed by its length.
+_SHORTEST_CANDIDATE, _LONGEST_CANDIDATE = 16, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +82,8 @@ def acquire(
     shape = binding.shape
     return ScriptCall(
         script("acquire", shape.algorithms),
-        binding.keys,
-        (clock_argument(now_ms), cost, attempt_id, shape.specs),
+        binding.keys + binding.block_keys,
+        (clock_argument(now_ms), cost, attempt_id, shape.specs_with_blocks, binding.members),
         lambda reply: _read_decision(reply, shape),
     )
 
@@ -72,8 +93,8 @@ def peek(binding: Binding, *, cost: int, now_ms: int | None) -> ScriptCall[Decis
     shape = binding.shape
     return ScriptCall(
         script("peek", shape.algorithms),
-        binding.keys,
-        (clock_argument(now_ms), cost, shape.specs),
+        binding.keys + binding.block_keys,
+        (clock_argument(now_ms), cost, shape.specs_with_blocks, binding.members),
         lambda reply: _read_decision(reply, shape),
     )
 
@@ -93,19 +114,97 @@ def settle(
     return ScriptCall(
         script("settle", shape.algorithms),
         binding.keys,
-        (clock_argument(now_ms), reserved_at_ms, attempt_id, cost, specs),
+        (clock_argument(now_ms), reserved_at_ms, attempt_id, cost, specs, binding.members),
         lambda reply: _read_cleared(reply, shape),
     )
 
 
 def clear(binding: Binding, *, now_ms: int | None) -> ScriptCall[Cleared]:
     """Empty the logs and end their locks."""
+    return _emptying("clear", binding, now_ms)
+
+
+def recover(binding: Binding, *, now_ms: int | None) -> ScriptCall[Cleared]:
+    """Do the same for limits of an hour or less, and for those that would refuse now."""
+    return _emptying("recover", binding, now_ms)
+
+
+def _emptying(verb: str, binding: Binding, now_ms: int | None) -> ScriptCall[Cleared]:
     shape = binding.shape
     return ScriptCall(
-        script("clear", shape.algorithms),
+        script(verb, shape.algorithms),
         binding.keys,
-        (clock_argument(now_ms), shape.specs),
+        (clock_argument(now_ms), shape.specs, binding.members),
         lambda reply: _read_cleared(reply, shape),
+    )
+
+
+def inspect(binding: Binding, *, now_ms: int | None) -> ScriptCall[tuple[Usage, ...]]:
+    """Look at every limit and block for an operator; writes nothing."""
+    shape = binding.shape
+    return ScriptCall(
+        script("inspect", shape.algorithms),
+        binding.keys + binding.block_keys,
+        (clock_argument(now_ms), shape.specs_with_blocks, binding.members),
+        lambda reply: _read_usage(reply, shape),
+    )
+
+
+def set_block(binding: Binding, *, life_ms: int, now_ms: int | None) -> ScriptCall[int | None]:
+    """
+    Set the block that a binding of ``Shape.of_block`` names; tells its end, None if endless.
+
+    Args:
+        binding: The block's keys.
+        life_ms: How long it stands; 0: until it is cleared.
+        now_ms: The clock that counts, or None for the store's own.
+    """
+    return ScriptCall(
+        script("set_block", frozenset()),
+        binding.keys,
+        (clock_argument(now_ms), life_ms),
+        lambda reply: _integers(reply, 1)[0] or None,
+    )
+
+
+def put(key: str, value: bytes, *, life_ms: int, now_ms: int | None) -> ScriptCall[None]:
+    """Store a one-time secret for its life, over any other of that name."""
+    return ScriptCall(
+        script("put", frozenset()),
+        (key,),
+        (clock_argument(now_ms), life_ms, value),
+        _read_stored,
+    )
+
+
+def read(keys: tuple[str, ...], *, now_ms: int | None) -> ScriptCall[tuple[bytes | None, ...]]:
+    """Read one-time secrets; None for each that is not there, or over."""
+    return ScriptCall(
+        script("read", frozenset()),
+        keys,
+        (clock_argument(now_ms),),
+        lambda reply: _read_values(reply, len(keys)),
+    )
+
+
+def take(key: str, *values: bytes, now_ms: int | None) -> ScriptCall[bool]:
+    """
+    Use a one-time secret up, if its last 32 bytes are one of these; of many tries one is told True.
+
+    Raises:
+        ValueError: If a value is shorter than 16 bytes or longer than 128.
+    """
+    if any(not _SHORTEST_CANDIDATE <= len(value) <= _LONGEST_CANDIDATE for value in values):
+        raise ValueError("values: must be of 16 to 128 bytes")
+    return ScriptCall(
+        script("take", frozenset()), (key,), (clock_argument(now_ms), *values), _read_taken
+    )
+
+
+def drop(keys: tuple[str, ...]) -> ScriptCall[int]:
+    """Take one-time secrets away; the answer is how many there were."""
+    return ScriptCall(
+        script("drop", frozenset()), keys, (), lambda reply: _read_count(reply, len(keys))
     )
 
 
@@ -120,7 +219,7 @@ def _integers(reply: object, length: int) -> list[int]:
 
 
 def _read_decision(reply: object, shape: Shape) -> Decision:
-    limits = shape.limits * shape.secrets
+    limits = shape.limits * shape.secrets + shape.blocks * shape.secrets
     integers = _integers(reply, 2 + 4 * len(limits))
     now_ms, admitted = integers[:2]
     verdicts = [
@@ -132,10 +231,10 @@ def _read_decision(reply: object, shape: Shape) -> Decision:
         or bool(admitted) is any(verdict.refuses for verdict in verdicts)
     ):
         raise StoreUnavailable("malformed reply")
-    if shape.secrets > 1:
-        places = len(shape.limits)
-        verdicts = [_strictest(verdicts[at::places]) for at in range(places)]
-    return Decision(shape.action, bool(admitted), tuple(verdicts), now_ms)
+    own = len(shape.limits) * shape.secrets
+    decided = _joined(verdicts[:own], shape.limits)
+    blocking = [verdict for verdict in _joined(verdicts[own:], shape.blocks) if verdict.refuses]
+    return Decision(shape.action, bool(admitted), (*decided, *blocking), now_ms)
 
 
 def _read_verdict(limit: PolicyLimit, integers: list[int]) -> Verdict:
@@ -157,6 +256,27 @@ def _read_verdict(limit: PolicyLimit, integers: list[int]) -> Verdict:
         remaining=remaining,
         retry_after_ms=wait_ms,
         reset_after_ms=reset_ms,
+    )
+
+
+def _joined(verdicts: list[Verdict], limits: tuple[PolicyLimit, ...]) -> list[Verdict]:
+    """Give one verdict for each limit, from those under every secret."""
+    each = [
+        _strictest(verdicts[at :: len(limits)]) if len(verdicts) > len(limits) else verdicts[at]
+        for at in range(len(limits))
+    ]
+    return [
+        _recovering(verdict) if limit.recovery else verdict
+        for limit, verdict in zip(limits, each, strict=True)
+    ]
+
+
+def _recovering(verdict: Verdict) -> Verdict:
+    """Say that the account must be recovered, and no true wait, where the limit is full."""
+    if not verdict.refuses:
+        return replace(verdict, recovery=verdict.remaining == 0)
+    return replace(
+        verdict, recovery=True, retry_after_ms=RECOVERY_WAIT_MS, reset_after_ms=RECOVERY_WAIT_MS
     )
 
 
@@ -186,3 +306,63 @@ def _read_cleared(reply: object, shape: Shape) -> Cleared:
         entries=sum(max(integers[at::step]) for at in each),
         locks=sum(max(integers[at + 1 :: step]) for at in each),
     )
+
+
+def _read_usage(reply: object, shape: Shape) -> tuple[Usage, ...]:
+    places = (len(shape.limits) + len(shape.blocks)) * shape.secrets
+    integers = _integers(reply, _USAGE * places)
+    rows = [integers[at : at + _USAGE] for at in range(0, len(integers), _USAGE)]
+    for used, newest_ms, frees_ms, locked_ms, level, set_ms in rows:
+        if min(used, newest_ms, frees_ms, level, set_ms) < 0 or locked_ms < _ENDLESS:
+            raise StoreUnavailable("malformed reply")
+    own = len(shape.limits) * shape.secrets
+    blocks = rows[own:]
+    return (
+        *(_usage(it, rows[at : own : len(shape.limits)]) for at, it in enumerate(shape.limits)),
+        *(_usage(it, blocks[at :: len(shape.blocks)]) for at, it in enumerate(shape.blocks)),
+    )
+
+
+def _usage(limit: PolicyLimit, rows: list[list[int]]) -> Usage:
+    """Join what one limit holds under each secret; what stands longest is told."""
+    used, newest_ms, frees_ms, locked_ms, level, set_ms = map(max, zip(*rows, strict=True))
+    endless = any(row[3] == _ENDLESS for row in rows)
+    return Usage(
+        name=limit.name,
+        by=limit.by,
+        algorithm=limit.algorithm.algorithm,
+        limit=limit.algorithm.limit,
+        used=used,
+        newest_ms=newest_ms or None,
+        frees_after_ms=frees_ms,
+        locked_until_ms=None if endless else locked_ms or None,
+        endless=endless,
+        level=level,
+        lock_set_at_ms=set_ms or None,
+    )
+
+
+def _read_stored(reply: object) -> None:
+    if _integers(reply, 1) != [1]:
+        raise StoreUnavailable("malformed reply")
+
+
+def _read_taken(reply: object) -> bool:
+    return _read_count(reply, 1) == 1
+
+
+def _read_count(reply: object, most: int) -> int:
+    (count,) = _integers(reply, 1)
+    if not 0 <= count <= most:
+        raise StoreUnavailable("malformed reply")
+    return count
+
+
+def _read_values(reply: object, length: int) -> tuple[bytes | None, ...]:
+    if (
+        not isinstance(reply, list)
+        or len(reply) != length
+        or any(not isinstance(value, bytes) for value in reply)
+    ):
+        raise StoreUnavailable("malformed reply")
+    return tuple(value or None for value in reply)

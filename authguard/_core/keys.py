@@ -4,7 +4,8 @@ The names of keys, and the binding of a policy's limits to them.
 A key is ``rl:v1:{tag}digest``, 38 characters whatever the input: ``digest`` is 128 bits over
 action, limit and the pseudonyms it counts by; ``tag`` is taken from the pseudonym of the first
 of them, so that on a cluster all limits of one account share a slot, and those of one client
-another. A limit's lock stands beside its log, under the same name and a ``!``.
+another. A limit's lock stands beside its log, under the same name and a ``!``. One-time secrets
+(``record_key``) have names of the same form.
 """
 
 from __future__ import annotations
@@ -13,14 +14,29 @@ import hashlib
 import json
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from authguard.limits import Block, SlidingLog
+from authguard.policy import PolicyLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from authguard.policy import Policy, PolicyLimit
+    from authguard.limits import Algorithm
+    from authguard.policy import Policy
 
-__all__ = ["Binding", "Shape"]
+__all__ = ["Binding", "Shape", "record_key"]
+
+_Part: TypeAlias = Literal["all", "request", "message"]
+
+#: What an operator can block, for every action.
+_BLOCKS: Final = tuple(
+    PolicyLimit("block", by, Block())
+    for by in (("account",), ("client",), ("network",), ("account", "client"))
+)
+
+#: Bytes of a pseudonym that tell one value of a ``distinct`` from another.
+_MEMBER: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +46,29 @@ class Shape:
 
     Attributes:
         action: The action.
-        limits: Those whose every part is known; with a known device, limits by device take the
-            place of those by account.
+        limits: Those for which all is known that they need; with a known device, limits by device
+            take the place of those by account.
+        blocks: The operators' blocks that an attempt or a peek asks besides.
         secrets: How many secrets name the keys. While one takes another's place every limit is
             asked and charged under both, so that no log starts empty.
+        reserved: The last places of a budget are not the attempt's to use: its device is unknown.
         algorithms: The algorithms they use.
         specs: What their Lua is told, as JSON.
         specs_unforgiving: The same, for a settle that takes back its own entries alone.
-        prefixes: For each limit, the hashed bytes that stand for action and limit in its key.
+        specs_with_blocks: The same as ``specs``, and the blocks behind them.
+        prefixes: For each limit and block, the hashed bytes that stand for action and limit in
+            its key.
     """
 
     action: str
     limits: tuple[PolicyLimit, ...]
+    blocks: tuple[PolicyLimit, ...]
     secrets: int
+    reserved: bool
     algorithms: frozenset[str]
     specs: bytes
     specs_unforgiving: bytes
+    specs_with_blocks: bytes
     prefixes: tuple[bytes, ...]
 
     @classmethod
@@ -57,50 +80,103 @@ class Shape:
         secrets: int = 1,
         only: frozenset[str] | None = None,
         by_address: bool = True,
+        part: _Part = "all",
+        blocks: bool = False,
+        members: bool = True,
     ) -> Shape:
         """
         Choose the limits that apply.
 
         Args:
             policy: The action's policy.
-            subjects: What is known.
+            subjects: What is known; the channel of a message too, as ``sms`` or ``email``.
             secrets: How many secrets name the keys.
             only: Leave out the limits that count by none of these parts.
             by_address: False leaves out the limits that count by nothing but an address.
+            part: ``request`` leaves out what only the message's true destination tells: limits
+                by number range or country, and those of one channel. ``message`` leaves out all
+                that do not count by the message.
+            blocks: Ask the operators' blocks too, whatever else is left out.
+            members: False also takes a ``distinct`` whose told-apart part is not known: what it
+                holds can be looked at or cleared without it, and not charged.
         """
         limits = tuple(
             limit
             for limit in policy.limits
-            if subjects.issuperset(limit.subjects)
+            if subjects.issuperset(limit.needs if members else limit.needs - {limit.member_part})
             and (only is None or not only.isdisjoint(limit.by))
             and (by_address or not limit.by_address_alone)
+            and _belongs(limit, part)
         )
         if any("device" in limit.by for limit in limits):
             limits = tuple(
                 limit for limit in limits if "account" not in limit.by or "device" in limit.by
             )
+        asked = tuple(block for block in _BLOCKS if blocks and subjects.issuperset(block.by))
+        return cls._made(policy.action, limits, asked, secrets, reserved="device" not in subjects)
+
+    @classmethod
+    def of_block(cls, by: tuple[str, ...], *, secrets: int = 1) -> Shape:
+        """Give the one block by these parts, to be set, looked at or cleared."""
+        (block,) = (block for block in _BLOCKS if block.by == by)
+        return cls._made("", (block,), (), secrets, reserved=True)
+
+    @classmethod
+    def _made(
+        cls,
+        action: str,
+        limits: tuple[PolicyLimit, ...],
+        blocks: tuple[PolicyLimit, ...],
+        secrets: int,
+        *,
+        reserved: bool,
+    ) -> Shape:
+        def specs(of: tuple[PolicyLimit, ...], *, forgiving: bool = True) -> list[list[object]]:
+            return [
+                limit.algorithm.spec(limit.by, forgiving=forgiving, reserved=reserved)
+                for limit in of
+            ] * secrets
+
         return cls(
-            policy.action,
+            action,
             limits,
+            blocks,
             secrets,
-            frozenset(limit.algorithm.algorithm for limit in limits),
-            _json([limit.algorithm.spec(limit.by) for limit in limits] * secrets),
-            _json([limit.algorithm.spec(limit.by, forgiving=False) for limit in limits] * secrets),
-            tuple(_prefix(policy.action, limit) for limit in limits),
+            reserved,
+            frozenset(limit.algorithm.algorithm for limit in limits + blocks),
+            _json(specs(limits)),
+            _json(specs(limits, forgiving=False)),
+            _json(specs(limits) + specs(blocks)),
+            tuple(_prefix(action, limit) for limit in limits + blocks),
         )
+
+    def keep(self, algorithm: type[Algorithm]) -> Shape:
+        """Leave out all limits of other algorithms, and the blocks."""
+        kept = tuple(limit for limit in self.limits if isinstance(limit.algorithm, algorithm))
+        return self._made(self.action, kept, (), self.secrets, reserved=self.reserved)
+
+    def without_recovery(self) -> Shape:
+        """Leave out the limits that only a recovery of the account may empty."""
+        kept = tuple(limit for limit in self.limits if not limit.recovery)
+        return self._made(self.action, kept, self.blocks, self.secrets, reserved=self.reserved)
 
     def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:
         """Give every limit its keys: those under the first secret, then under the next."""
         keys: list[str] = []
+        block_keys: list[str] = []
+        members: list[bytes] = []
+        own = len(self.limits)
         for of in pseudonyms:
-            for limit, prefix in zip(self.limits, self.prefixes, strict=True):
-                subjects = [of[subject] for subject in limit.subjects]
-                digest = hashlib.sha256(prefix + b"".join(subjects)).digest()
-                key = f"rl:v1:{{{_base64(subjects[0][:6])}}}{_base64(digest[:16])[:22]}"
+            for limit, prefix in zip(self.limits, self.prefixes[:own], strict=True):
+                key = _key(limit, prefix, of)
                 keys.append(key)
-                if limit.algorithm.lockout_ms:
+                if _has_lock(limit):
                     keys.append(f"{key}!")
-        return Binding(self, tuple(keys))
+                if limit.member_part is not None:
+                    members.append(of.get(limit.member_part, bytes(_MEMBER))[:_MEMBER])
+            for block, prefix in zip(self.blocks, self.prefixes[own:], strict=True):
+                block_keys.append(_key(block, prefix, of))
+        return Binding(self, tuple(keys), tuple(block_keys), b"".join(members))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +186,50 @@ class Binding:
 
     Attributes:
         shape: The limits.
-        keys: Their keys in turn, secret by secret; a limit with a lockout has two, its log and
-            its lock.
+        keys: Their keys in turn, secret by secret; a sliding log with a lockout has two, its log
+            and its lock.
+        block_keys: The blocks' keys in turn, secret by secret.
+        members: Six bytes for each ``distinct`` in turn, secret by secret: the value it counts.
     """
 
     shape: Shape
     keys: tuple[str, ...]
+    block_keys: tuple[str, ...]
+    members: bytes
+
+
+def record_key(group: bytes, name: bytes) -> str:
+    """
+    Name a one-time secret.
+
+    Args:
+        group: Six bytes or more; records and limits of one group share a slot.
+        name: 16 bytes or more that only the secret's owner can make.
+    """
+    return f"rl:v1:{{{_base64(group[:6])}}}{_base64(name[:16])[:22]}"
+
+
+def _belongs(limit: PolicyLimit, part: _Part) -> bool:
+    if part == "message":
+        return limit.by_message
+    by_destination_alone = limit.channel is None and {"number_range", "country"}.isdisjoint(
+        limit.by
+    )
+    return part == "all" or by_destination_alone
+
+
+def _has_lock(limit: PolicyLimit) -> bool:
+    return isinstance(limit.algorithm, SlidingLog) and limit.algorithm.lockout_ms != ()
+
+
+def _key(limit: PolicyLimit, prefix: bytes, of: Mapping[str, bytes]) -> str:
+    subjects = [of[subject] for subject in limit.subjects]
+    return record_key(subjects[0], hashlib.sha256(prefix + b"".join(subjects)).digest())
 
 
 def _prefix(action: str, limit: PolicyLimit) -> bytes:
+    if isinstance(limit.algorithm, Block):
+        action = ""  # it holds for every action
     fields = (action, limit.name, limit.algorithm.algorithm, *limit.by)
     text = b"".join(b"%d:%s" % (len(field.encode()), field.encode()) for field in fields)
     return hashlib.sha256(text).digest()

@@ -11,7 +11,17 @@ from typing import Final
 __all__ = ["Script", "script"]
 
 #: What each algorithm's file builds on, in the order in which they are joined.
-_NEEDS: Final = {"sliding_log": ("lock",)}
+_NEEDS: Final[dict[str, tuple[str, ...]]] = {
+    "sliding_log": ("times", "lock"),
+    "cooldown": (),
+    "distinct": ("times",),
+    "fixed_window": (),
+    "conversion": ("times",),
+    "block": (),
+}
+
+#: The verbs that know no limits.
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +43,18 @@ class Script:
 @cache
 def script(verb: str, algorithms: frozenset[str]) -> Script:
     """Join a verb with the algorithms its limits use; each file is read once a process."""
+    if verb in _BARE:
+        return _script(verb, [_chunk("clock"), _source(verb)])
     names = sorted(algorithms)
     shared = dict.fromkeys(need for name in names for need in _NEEDS[name])
     chunks = [_chunk(name) for name in ("clock", *shared, *names)]
     table = ", ".join(f"{name} = {name}" for name in names)
     algorithms_by_name = f"local algorithms = {{ {table} }}"
-    text = "\n".join([*chunks, algorithms_by_name, _chunk("open_limits"), _source(verb)])
+    return _script(verb, [*chunks, algorithms_by_name, _chunk("open_limits"), _source(verb)])
+
+
+def _script(verb: str, parts: list[str]) -> Script:
+    text = "\n".join(parts)
     return Script(verb, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

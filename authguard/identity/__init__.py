@@ -18,10 +18,12 @@ from authguard.identity.addresses import Address, AddressSet, Prefixes, read_add
 from authguard.identity.destinations import (
     Email,
     Phone,
+    StandIn,
     normalise_identifier,
     read_destination,
     read_email,
     read_phone,
+    takes_texts,
 )
 from authguard.identity.pseudonyms import Pseudonyms, check_secrets
 
@@ -35,6 +37,7 @@ __all__ = [
     "Phone",
     "Prefixes",
     "Pseudonyms",
+    "StandIn",
     "check_secrets",
     "normalise_account",
     "normalise_case_sensitive",
@@ -44,4 +47,5 @@ __all__ = [
     "read_destination",
     "read_email",
     "read_phone",
+    "takes_texts",
 ]

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Email",
     "Phone",
+    "StandIn",
     "normalise_identifier",
     "read_destination",
     "read_email",
     "read_phone",
+    "takes_texts",
 ]
 
 #: Providers that deliver ``name+tag`` to ``name``, each by its own help pages.
@@ -84,6 +86,21 @@ class Phone:
     number: str
     number_range: str
     country: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """
+    What counts as the destination of somebody whose address must not be looked at.
+
+    A route that must not tell who has an account counts a stand-in for each name, known or not, and
+    the true destination later, out of sight.
+
+    Attributes:
+        name: The account's key or name, and the channel.
+    """
+
+    name: str
 
 
 def read_email(text: object, *, fold: bool = True) -> Email:
@@ -163,6 +180,25 @@ def read_phone(text: object, *, region: str | None = None) -> Phone:
         raise InvalidInput("phone", "is no phone number of its country")
     country = phonenumbers.region_code_for_number(number)
     return Phone(e164, e164[:-_RANGE_DIGITS], None if country in (None, "001") else country)
+
+
+def takes_texts(phone: Phone) -> bool:
+    """
+    Tell whether a text message to this number costs what messages to its country cost.
+
+    Not so for premium-rate, shared-cost and toll-free numbers, pagers, voice mail, satellites, and
+    numbers that no country has given out.
+    """
+    import phonenumbers  # noqa: PLC0415 - only for those who have phone numbers
+
+    ordinary = (
+        phonenumbers.PhoneNumberType.MOBILE,
+        phonenumbers.PhoneNumberType.FIXED_LINE_OR_MOBILE,
+        phonenumbers.PhoneNumberType.FIXED_LINE,
+        phonenumbers.PhoneNumberType.VOIP,
+    )
+    kind = phonenumbers.number_type(phonenumbers.parse(phone.number))
+    return phone.country is not None and kind in ordinary
 
 
 def read_destination(text: object) -> Email | Phone:

@@ -11,7 +11,7 @@ import json
 import threading
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,16 @@ __all__ = ["MemoryStore"]
 T = TypeVar("T")
 
 _NOBODY: Final = bytes(5)
+
+#: The verbs that know no limits.
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block"})
+
+#: The window up to which the owner's recovery empties a log, full or not.
+_SHORT_MS: Final = 3_600_000
+
+#: The bytes at a record's end that a candidate is compared with, and those of a distinct's member.
+_PROOF: Final = 32
+_MEMBER: Final = 6
 
 
 class _Entry(NamedTuple):
@@ -43,7 +53,7 @@ class _Lock:
     set_by: bytes = _NOBODY
 
 
-class _Spec(NamedTuple):
+class _LogSpec(NamedTuple):
     algorithm: str
     limit: int
     window_ms: int
@@ -65,7 +75,7 @@ class _Spec(NamedTuple):
 class _SlidingLog:
     """One limit as it stands at one moment."""
 
-    def __init__(self, store: MemoryStore, keys: list[str], spec: _Spec, now_ms: int) -> None:
+    def __init__(self, store: MemoryStore, keys: list[str], spec: _LogSpec, now_ms: int) -> None:
         self.store = store
         self.key = keys.pop(0)
         self.lock_key = keys.pop(0) if spec.lockouts_ms else None
@@ -188,6 +198,444 @@ class _SlidingLog:
             self.save_lock()
         return [freed, int(ended)]
 
+    @property
+    def window_ms(self) -> int:
+        return self.spec.window_ms
+
+    def inspect(self) -> list[int]:
+        newest_ms = self.log[-1].at_ms if self.log else 0
+        frees_ms = self.log[0].at_ms + self.spec.window_ms - self.now_ms if self.log else 0
+        ends_ms = self.lock.ends_ms if self.locked else 0
+        if self.locked:
+            frees_ms = ends_ms - self.now_ms
+        lock = self.lock if self.lock_key is not None else _Lock()
+        return [len(self.log), newest_ms, frees_ms, ends_ms, lock.level, lock.set_at_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What a cooldown knows: how many in a row were admitted, and the last two of them."""
+
+    level: int = 0
+    last_ms: int = 0
+    attempt_id: bytes = _NOBODY
+    before_ms: int = 0
+
+
+class _Cooldown:
+    """One cooldown as it stands at one moment."""
+
+    def __init__(
+        self, store: MemoryStore, keys: list[str], waits_ms: list[int], now_ms: int
+    ) -> None:
+        self.store = store
+        self.key = keys.pop(0)
+        self.waits_ms = waits_ms
+        self.window_ms = waits_ms[0]
+        self.now_ms = now_ms
+        stored = store.cooldowns.get(self.key, _Waiting())
+        self.drawn_in = replace(
+            stored, last_ms=min(stored.last_ms, now_ms), before_ms=min(stored.before_ms, now_ms)
+        )
+        quiet = now_ms >= self.drawn_in.last_ms + 10 * waits_ms[-1]
+        self.state = _Waiting() if quiet else self.drawn_in
+
+    @property
+    def wait_ms(self) -> int:
+        if self.state.level == 0:
+            return 0
+        wait_ms = self.waits_ms[min(self.state.level, len(self.waits_ms)) - 1]
+        return max(0, self.state.last_ms + wait_ms - self.now_ms)
+
+    def refuses(self, _: int) -> bool:
+        return self.wait_ms > 0
+
+    def charge(self, _: int, attempt_id: bytes) -> None:
+        before = self.state
+        level = min(before.level + 1, 255)
+        self.state = _Waiting(level, self.now_ms, attempt_id, before.last_ms)
+        self.store.cooldowns[self.key] = self.state
+
+    def refused(self, _: int) -> None:
+        self.store.cooldowns[self.key] = self.drawn_in
+
+    def verdict(self, _: int, *, refuses: bool) -> list[int]:
+        wait_ms = self.wait_ms
+        return [int(refuses), int(wait_ms == 0), wait_ms if refuses else 0, wait_ms]
+
+    def settle(self, reserved_at_ms: int, attempt_id: bytes, _: int) -> list[int]:
+        state = self.state
+        own = (min(reserved_at_ms, self.now_ms), attempt_id)
+        if state.level == 0 or (state.last_ms, state.attempt_id) != own:
+            return [0, 0]
+        quiet = self.now_ms >= state.before_ms + 10 * self.waits_ms[-1]
+        before = _Waiting() if quiet else _Waiting(state.level - 1, state.before_ms)
+        self.store.cooldowns[self.key] = before
+        return [1, 0]
+
+    def clear(self) -> list[int]:
+        self.store.cooldowns.pop(self.key, None)
+        return [int(self.state.level > 0), 0]
+
+    def inspect(self) -> list[int]:
+        level = self.state.level
+        return [int(self.wait_ms > 0), self.state.last_ms, self.wait_ms, 0, level, 0]
+
+
+class _WindowSpec(NamedTuple):
+    algorithm: str
+    limit: int
+    window_ms: int
+
+
+class _FixedWindow:
+    """One window's counter as it stands at one moment."""
+
+    def __init__(self, store: MemoryStore, keys: list[str], spec: _WindowSpec, now_ms: int) -> None:
+        self.store = store
+        self.key = keys.pop(0)
+        self.spec = spec
+        self.window_ms = spec.window_ms
+        self.now_ms = now_ms
+        own_ends_ms = self.end_of(now_ms)
+        ends_ms, used = store.windows.get(self.key, (0, 0))
+        if now_ms >= ends_ms:
+            ends_ms, used = own_ends_ms, 0
+        self.ends_ms = min(ends_ms, own_ends_ms + spec.window_ms)
+        self.mended = self.ends_ms != ends_ms
+        self.used = used
+
+    def end_of(self, at_ms: int) -> int:
+        return (at_ms // self.spec.window_ms + 1) * self.spec.window_ms
+
+    def save(self) -> None:
+        self.store.windows[self.key] = (self.ends_ms if self.used else 0, self.used)
+
+    def refuses(self, cost: int) -> bool:
+        return self.used + cost > self.spec.limit
+
+    def charge(self, cost: int, _: bytes) -> None:
+        self.used += cost
+        self.save()
+
+    def refused(self, _: int) -> None:
+        if self.mended:
+            self.save()
+
+    def verdict(self, cost: int, *, refuses: bool) -> list[int]:
+        left_ms = self.ends_ms - self.now_ms
+        wait_ms = 0 if not refuses else -1 if cost > self.spec.limit else left_ms
+        remaining = max(0, self.spec.limit - self.used)
+        return [int(refuses), remaining, wait_ms, left_ms if self.used else 0]
+
+    def settle(self, reserved_at_ms: int, _: bytes, cost: int) -> list[int]:
+        if reserved_at_ms > self.now_ms or self.end_of(reserved_at_ms) != self.ends_ms:
+            return [0, 0]
+        freed = min(cost, self.used)
+        self.used -= freed
+        self.save()
+        return [freed, 0]
+
+    def clear(self) -> list[int]:
+        self.store.windows.pop(self.key, None)
+        return [self.used, 0]
+
+    def inspect(self) -> list[int]:
+        return [self.used, 0, self.ends_ms - self.now_ms if self.used else 0, 0, 0, 0]
+
+
+class _Value(NamedTuple):
+    """A value that a distinct has seen: when last, when before that, and by which attempt."""
+
+    member: bytes
+    latest_ms: int
+    previous_ms: int | None
+    attempt_id: bytes
+
+
+class _DistinctSpec(NamedTuple):
+    algorithm: str
+    limit: int
+    window_ms: int
+    forgives: int
+
+
+class _Distinct:
+    """The values of one distinct as they stand at one moment."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        keys: list[str],
+        spec: _DistinctSpec,
+        now_ms: int,
+        member: bytes,
+    ) -> None:
+        self.store = store
+        self.key = keys.pop(0)
+        self.spec = spec
+        self.window_ms = spec.window_ms
+        self.now_ms = now_ms
+        self.member = member
+        drawn_in = {
+            value.member: value._replace(
+                latest_ms=min(value.latest_ms, now_ms),
+                previous_ms=None if value.previous_ms is None else min(value.previous_ms, now_ms),
+            )
+            for value in store.values.get(self.key, {}).values()
+        }
+        self.values = {
+            name: value for name, value in drawn_in.items() if self.counts(value.latest_ms)
+        }
+
+    def counts(self, at_ms: int | None) -> bool:
+        return at_ms is not None and self.now_ms - at_ms < self.spec.window_ms
+
+    @property
+    def times_ms(self) -> list[int]:
+        return sorted(value.latest_ms for value in self.values.values())
+
+    def save(self) -> None:
+        # A time before that no longer counts is not kept: a clock that steps back revives nothing.
+        self.store.values[self.key] = {
+            name: value if self.counts(value.previous_ms) else value._replace(previous_ms=None)
+            for name, value in self.values.items()
+        }
+
+    def refuses(self, _: int) -> bool:
+        return self.member not in self.values and len(self.values) >= self.spec.limit
+
+    def charge(self, _: int, attempt_id: bytes) -> None:
+        before = self.values.get(self.member)
+        previous_ms = None if before is None else before.latest_ms
+        self.values[self.member] = _Value(self.member, self.now_ms, previous_ms, attempt_id)
+        self.save()
+
+    def refused(self, _: int) -> None:
+        if any(
+            value.latest_ms > self.now_ms for value in self.store.values.get(self.key, {}).values()
+        ):
+            self.save()
+
+    def verdict(self, _: int, *, refuses: bool) -> list[int]:
+        times_ms, window_ms = self.times_ms, self.spec.window_ms
+        reset_ms = times_ms[-1] + window_ms - self.now_ms if times_ms else 0
+        remaining = max(0, self.spec.limit - len(times_ms))
+        if not refuses:
+            return [0, remaining, 0, reset_ms]
+        leaving_ms = times_ms[len(times_ms) - self.spec.limit]
+        return [1, remaining, leaving_ms + window_ms - self.now_ms, reset_ms]
+
+    def settle(self, reserved_at_ms: int, attempt_id: bytes, _: int) -> list[int]:
+        value = self.values.get(self.member)
+        made_ms = min(reserved_at_ms, self.now_ms)
+        if value is None:
+            return [0, 0]
+        freed = 0
+        if (value.latest_ms, value.attempt_id) == (made_ms, attempt_id):
+            del self.values[self.member]
+            freed = 1
+            before_ms = None if self.spec.forgives else value.previous_ms
+            if before_ms is not None and self.counts(before_ms):
+                freed = 0
+                self.values[self.member] = _Value(self.member, before_ms, None, _NOBODY)
+        elif value.previous_ms == made_ms:
+            self.values[self.member] = value._replace(previous_ms=None)
+        else:
+            return [0, 0]
+        self.save()
+        return [freed, 0]
+
+    def clear(self) -> list[int]:
+        self.store.values.pop(self.key, None)
+        return [len(self.values), 0]
+
+    def inspect(self) -> list[int]:
+        times_ms = self.times_ms
+        if not times_ms:
+            return [0] * 6
+        frees_ms = times_ms[0] + self.spec.window_ms - self.now_ms
+        return [len(times_ms), times_ms[-1], frees_ms, 0, 0, 0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Codes:
+    """What a conversion knows: the codes under way, how the last ones ended, and its lock."""
+
+    pending: tuple[_Entry, ...] = ()
+    finished: tuple[bool, ...] = ()
+    newest_ms: int = 0
+    ends_ms: int = 0
+    set_at_ms: int = 0
+
+
+class _ConversionSpec(NamedTuple):
+    algorithm: str
+    least: int
+    of: int
+    lockout_ms: int
+    life_ms: int
+    entered: int
+
+
+class _Conversion:
+    """One conversion breaker as it stands at one moment."""
+
+    def __init__(
+        self, store: MemoryStore, keys: list[str], spec: _ConversionSpec, now_ms: int
+    ) -> None:
+        self.store = store
+        self.key = keys.pop(0)
+        self.spec = spec
+        self.window_ms = spec.lockout_ms
+        self.quiet_ms = spec.lockout_ms + spec.life_ms
+        self.now_ms = now_ms
+        self.lock_set = False
+        self.stored = store.codes.get(self.key, _Codes())
+        self.codes = self._at_this_moment(self.stored)
+
+    def _at_this_moment(self, codes: _Codes) -> _Codes:
+        now_ms = self.now_ms
+        if now_ms < codes.ends_ms:
+            ends_ms = min(codes.ends_ms, now_ms + self.spec.lockout_ms)
+            newest_ms, set_at_ms = min(codes.newest_ms, now_ms), min(codes.set_at_ms, now_ms)
+            return _Codes(newest_ms=newest_ms, ends_ms=ends_ms, set_at_ms=set_at_ms)
+        newest_ms = min(codes.newest_ms, now_ms)
+        if now_ms >= newest_ms + self.quiet_ms:
+            return _Codes()
+        pending = [entry._replace(at_ms=min(entry.at_ms, now_ms)) for entry in codes.pending]
+        over = [entry for entry in pending if now_ms - entry.at_ms >= self.spec.life_ms]
+        finished = self._last(codes.finished + (False,) * len(over))
+        return _Codes(tuple(e for e in pending if e not in over), finished, newest_ms)
+
+    def _last(self, finished: tuple[bool, ...]) -> tuple[bool, ...]:
+        return finished[-self.spec.of :]
+
+    @property
+    def locked(self) -> bool:
+        return self.now_ms < self.codes.ends_ms
+
+    def save(self) -> None:
+        self.store.codes[self.key] = self.codes
+
+    def refuses(self, _: int) -> bool:
+        return self.locked
+
+    def charge(self, _: int, attempt_id: bytes) -> None:
+        codes = replace(self.codes, newest_ms=self.now_ms)
+        if len(codes.finished) >= self.spec.of and sum(codes.finished) < self.spec.least:
+            ends_ms = self.now_ms + self.spec.lockout_ms
+            codes = _Codes(newest_ms=self.now_ms, ends_ms=ends_ms, set_at_ms=self.now_ms)
+            self.lock_set = True
+        elif len(codes.pending) < self.spec.of:
+            entry = _Entry(self.now_ms, attempt_id)
+            codes = replace(codes, pending=(*codes.pending, entry))
+        self.codes = codes
+        self.save()
+
+    def refused(self, _: int) -> None:
+        stored, now_ms = self.stored, self.now_ms
+        if (
+            max(stored.newest_ms, stored.set_at_ms) > now_ms
+            or stored.ends_ms > now_ms + self.spec.lockout_ms
+        ):
+            self.save()
+
+    def verdict(self, _: int, *, refuses: bool) -> list[int]:
+        if self.locked:
+            wait_ms = self.codes.ends_ms - self.now_ms
+            state = 2 if refuses else 3 if self.lock_set else 0
+            return [state, 0, wait_ms if refuses else 0, wait_ms]
+        holds = self.codes.pending or self.codes.finished
+        reset_ms = self.codes.newest_ms + self.quiet_ms - self.now_ms
+        return [0, self.spec.of, 0, reset_ms if holds else 0]
+
+    def settle(self, _: int, attempt_id: bytes, __: int) -> list[int]:
+        ids = [entry.attempt_id for entry in self.codes.pending]
+        if attempt_id not in ids:
+            return [0, 0]
+        pending = list(self.codes.pending)
+        del pending[ids.index(attempt_id)]
+        finished = self.codes.finished + (True,) * self.spec.entered
+        self.codes = replace(self.codes, pending=tuple(pending), finished=self._last(finished))
+        self.save()
+        return [1, 0]
+
+    def clear(self) -> list[int]:
+        self.store.codes.pop(self.key, None)
+        return [len(self.codes.pending) + len(self.codes.finished), int(self.locked)]
+
+    def inspect(self) -> list[int]:
+        codes = self.codes
+        if self.locked:
+            return [0, 0, codes.ends_ms - self.now_ms, codes.ends_ms, 0, codes.set_at_ms]
+        holds = codes.pending or codes.finished
+        return [len(codes.finished), codes.newest_ms if holds else 0, 0, 0, 0, 0]
+
+
+class _Blocked(NamedTuple):
+    """An operators' block; without an end it stands until it is cleared."""
+
+    set_at_ms: int
+    ends_ms: int | None
+
+
+class _Block:
+    """One block as it stands at one moment."""
+
+    window_ms = 0
+
+    def __init__(self, store: MemoryStore, keys: list[str], now_ms: int) -> None:
+        self.store = store
+        self.key = keys.pop(0)
+        self.now_ms = now_ms
+        self.block = self._at_this_moment(store.blocks.get(self.key))
+
+    def _at_this_moment(self, block: _Blocked | None) -> _Blocked | None:
+        if block is None:
+            return None
+        set_at_ms = min(block.set_at_ms, self.now_ms)
+        if block.ends_ms is None:
+            return _Blocked(set_at_ms, None)
+        if self.now_ms >= block.ends_ms:
+            return None
+        return _Blocked(set_at_ms, block.ends_ms - block.set_at_ms + set_at_ms)
+
+    @property
+    def wait_ms(self) -> int:
+        if self.block is None:
+            return 0
+        return 900_000 if self.block.ends_ms is None else self.block.ends_ms - self.now_ms
+
+    def refuses(self, _: int) -> bool:
+        return self.block is not None
+
+    def charge(self, cost: int, attempt_id: bytes) -> None:
+        pass
+
+    def refused(self, _: int) -> None:
+        if self.block is not None and self.block.ends_ms is not None:
+            self.store.blocks[self.key] = self.block
+
+    def verdict(self, _: int, *, refuses: bool) -> list[int]:
+        return [2 if refuses else 0, 0, self.wait_ms if refuses else 0, self.wait_ms]
+
+    def settle(self, *_: object) -> list[int]:
+        return [0, 0]
+
+    def clear(self) -> list[int]:
+        self.store.blocks.pop(self.key, None)
+        return [0, int(self.block is not None)]
+
+    def inspect(self) -> list[int]:
+        if self.block is None:
+            return [0] * 6
+        ends_ms = -1 if self.block.ends_ms is None else self.block.ends_ms
+        return [1, 0, self.wait_ms, ends_ms, 0, self.block.set_at_ms]
+
+
+_Limit: TypeAlias = _SlidingLog | _Cooldown | _FixedWindow | _Distinct | _Conversion | _Block
+
 
 class MemoryStore:
     """
@@ -200,6 +648,12 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], int]) -> None:
         self.logs: dict[str, list[_Entry]] = {}
         self.locks: dict[str, _Lock] = {}
+        self.cooldowns: dict[str, _Waiting] = {}
+        self.windows: dict[str, tuple[int, int]] = {}
+        self.values: dict[str, dict[bytes, _Value]] = {}
+        self.codes: dict[str, _Codes] = {}
+        self.blocks: dict[str, _Blocked] = {}
+        self.records: dict[str, tuple[int, bytes]] = {}
         self._clock = clock
         self._one_at_a_time = threading.Lock()
 
@@ -211,18 +665,45 @@ class MemoryStore:
     def close(self) -> None:
         """Hold nothing that needs closing."""
 
-    def reply(self, call: ScriptCall[Any]) -> list[int]:
-        """Give the integers that the call's Lua must give."""
+    def reply(self, call: ScriptCall[Any]) -> list[Any]:
+        """Give what the call's Lua must give."""
+        verb: Callable[..., list[Any]] = getattr(self, f"_{call.script.verb}")
         arguments: tuple[Any, ...] = call.args
-        clock, *args, specs = arguments
-        now_ms = self._clock() if clock == "" else int(clock)
-        keys = list(call.keys)
-        limits = [_SlidingLog(self, keys, _Spec(*spec), now_ms) for spec in json.loads(specs)]
-        verb: Callable[..., list[int]] = getattr(self, f"_{call.script.verb}")
-        return verb(now_ms, limits, *args)
+        if not arguments:
+            return verb(call.keys)
+        now_ms = self._clock() if arguments[0] == "" else int(arguments[0])
+        if call.script.verb in _BARE:
+            return verb(now_ms, call.keys, *arguments[1:])
+        *args, specs, members = arguments[1:]
+        return verb(now_ms, self._open(call.keys, json.loads(specs), members, now_ms), *args)
+
+    def _open(
+        self, named: tuple[str, ...], specs: list[list[Any]], members: bytes, now_ms: int
+    ) -> list[_Limit]:
+        keys, told_apart = (
+            list(named),
+            (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER)),
+        )
+        limits: list[_Limit] = []
+        for spec in specs:
+            match spec[0]:
+                case "sliding_log":
+                    limits.append(_SlidingLog(self, keys, _LogSpec(*spec), now_ms))
+                case "cooldown":
+                    limits.append(_Cooldown(self, keys, spec[1], now_ms))
+                case "fixed_window":
+                    limits.append(_FixedWindow(self, keys, _WindowSpec(*spec), now_ms))
+                case "distinct":
+                    member = next(told_apart)
+                    limits.append(_Distinct(self, keys, _DistinctSpec(*spec), now_ms, member))
+                case "conversion":
+                    limits.append(_Conversion(self, keys, _ConversionSpec(*spec), now_ms))
+                case "block":
+                    limits.append(_Block(self, keys, now_ms))
+        return limits
 
     def _acquire(
-        self, now_ms: int, limits: list[_SlidingLog], cost: int, attempt_id: bytes
+        self, now_ms: int, limits: list[_Limit], cost: int, attempt_id: bytes
     ) -> list[int]:
         if any(limit.refuses(cost) for limit in limits):
             for limit in limits:
@@ -232,21 +713,54 @@ class MemoryStore:
             limit.charge(cost, attempt_id)
         return self._decision(now_ms, limits, [False] * len(limits), cost)
 
-    def _peek(self, now_ms: int, limits: list[_SlidingLog], cost: int) -> list[int]:
+    def _peek(self, now_ms: int, limits: list[_Limit], cost: int) -> list[int]:
         return self._decision(now_ms, limits, [limit.refuses(cost) for limit in limits], cost)
 
     def _settle(
-        self, _: int, limits: list[_SlidingLog], reserved_at_ms: int, attempt_id: bytes, cost: int
+        self, _: int, limits: list[_Limit], reserved_at_ms: int, attempt_id: bytes, cost: int
     ) -> list[int]:
         return [n for limit in limits for n in limit.settle(reserved_at_ms, attempt_id, cost)]
 
-    def _clear(self, _: int, limits: list[_SlidingLog]) -> list[int]:
+    def _clear(self, _: int, limits: list[_Limit]) -> list[int]:
         return [n for limit in limits for n in limit.clear()]
 
+    def _recover(self, _: int, limits: list[_Limit]) -> list[int]:
+        lifted = [
+            not isinstance(limit, _Block) and (limit.window_ms <= _SHORT_MS or limit.refuses(1))
+            for limit in limits
+        ]
+        both = zip(limits, lifted, strict=True)
+        return [n for limit, lift in both for n in (limit.clear() if lift else [0, 0])]
+
+    def _inspect(self, _: int, limits: list[_Limit]) -> list[int]:
+        return [n for limit in limits for n in limit.inspect()]
+
+    def _set_block(self, now_ms: int, keys: tuple[str, ...], life_ms: int) -> list[int]:
+        ends_ms = now_ms + life_ms if life_ms else None
+        for key in keys:
+            self.blocks[key] = _Blocked(now_ms, ends_ms)
+        return [ends_ms or 0]
+
+    def _put(self, now_ms: int, keys: tuple[str, ...], life_ms: int, value: bytes) -> list[int]:
+        self.records[keys[0]] = (now_ms + life_ms, value)
+        return [1]
+
+    def _read(self, now_ms: int, keys: tuple[str, ...]) -> list[bytes]:
+        records = [self.records.get(key, (0, b"")) for key in keys]
+        return [value if now_ms < ends_ms else b"" for ends_ms, value in records]
+
+    def _take(self, now_ms: int, keys: tuple[str, ...], *candidates: bytes) -> list[int]:
+        (value,) = self._read(now_ms, keys)
+        if not value or value[-_PROOF:] not in candidates:
+            return [0]
+        del self.records[keys[0]]
+        return [1]
+
+    def _drop(self, keys: tuple[str, ...]) -> list[int]:
+        return [sum(self.records.pop(key, None) is not None for key in keys)]
+
     @staticmethod
-    def _decision(
-        now_ms: int, limits: list[_SlidingLog], refusals: list[bool], cost: int
-    ) -> list[int]:
+    def _decision(now_ms: int, limits: list[_Limit], refusals: list[bool], cost: int) -> list[int]:
         verdicts = (
             limit.verdict(cost, refuses=refuses)
             for limit, refuses in zip(limits, refusals, strict=True)

@@ -98,8 +98,24 @@ def spoilt(draw: st.DrawFn, tables: st.SearchStrategy[dict[Any, Any]]) -> dict[A
 periods = st.sampled_from(["1s", "15m", "24h", "3650d", "3651d", "0m", "9999999999999d", "\u0661m"])
 counts = mostly(st.sampled_from([5, 100]), st.integers() | st.text(max_size=3))
 by = st.lists(st.sampled_from(PARTS), min_size=1, max_size=3, unique=True)
-right = st.fixed_dictionaries(
-    {"name": st.sampled_from("abcdef"), "by": by, "sliding_log": st.just("5/15m")}
+named = {"name": st.sampled_from("abcdef"), "by": by}
+logs = st.fixed_dictionaries({**named, "sliding_log": st.just("5/15m")})
+others = [
+    {"cooldown": st.sampled_from(["60s", ["30s", "60s"]])},
+    {"fixed_window": st.just("9/1h"), "reserve": st.integers(0, 8)},
+    {"conversion": st.just("1/5"), "lockout": st.just("1h"), "life": st.just("5m")},
+    {"distinct": st.just("purpose"), "limit": st.just("20/1h"), "forgive": st.booleans()},
+]
+without_purpose = by.map(lambda parts: [part for part in parts if part != "purpose"] or ["client"])
+channels = {"channel": st.sampled_from(["sms", "email"])}
+right = mostly(
+    logs,
+    st.one_of(
+        *(
+            st.fixed_dictionaries({**named, **keys, "by": without_purpose}, optional=channels)
+            for keys in others
+        )
+    ),
 )
 more = st.fixed_dictionaries(
     {},
@@ -112,6 +128,14 @@ more = st.fixed_dictionaries(
         "count_refused": st.booleans(),
         "ipv4_prefix": st.integers(-1, 33),
         "ipv6_prefix": st.integers(-1, 129),
+        "channel": st.sampled_from(["sms", "email", "fax"]),
+        "recovery": st.booleans(),
+        "worn": st.booleans(),
+        "reserve": st.integers(-1, 10),
+        "life": periods,
+        "limit": st.builds("{}/{}".format, counts, periods),
+        "cooldown": periods | st.lists(mostly(periods, odd), max_size=3),
+        "distinct": st.sampled_from([*PARTS, "acount"]),
     },
 )
 daring = st.builds(dict.__or__, right, more)
@@ -154,7 +178,7 @@ def loads(source: Any) -> dict[str, Policy] | None:
 
 def bound(policy: Policy) -> set[str]:
     """Name the limits of a policy that count, with a known device or without one."""
-    everything = {subject for limit in policy.limits for subject in limit.subjects}
+    everything = {need for limit in policy.limits for need in limit.needs}
     counting = set()
     for known in (everything, everything - {"device"}):
         shape = Shape.of(policy, frozenset(known))
@@ -234,7 +258,10 @@ def test_any_file_gives_policies_or_reasons(tmp_path: Path, text: bytes) -> None
     quick=150,
     deep=5_000,
     key=st.sampled_from(
-        ["ipv4_prefix", "lockout", "forgive", "sliding_log", "by", "name", "x", "''"]
+        [
+            *("ipv4_prefix", "lockout", "forgive", "sliding_log", "by", "name", "x", "''"),
+            *("channel", "recovery", "worn", "cooldown", "distinct", "limit", "life", "reserve"),
+        ]
     ),
     value=pieces,
 )

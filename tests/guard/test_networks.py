@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from authguard import ConfigurationError, Denied, Policy, PolicyLimit, SlidingLog, load_policies
+from authguard._subjects import Claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +141,8 @@ def test_a_limit_in_code_names_itself() -> None:
 def test_rungs_of_different_lengths_share_no_key(guard_factory: Callable[..., Guard]) -> None:
     """A /56 that begins where a /64 begins is another network, and has another key."""
     guard = guard_factory(policies=limits({"ipv6_prefix": 56}, {"ipv6_prefix": 64}, {}))
-    known = guard._known("login", None, "2001:db8::1", None, partial=True)
+    claims = Claims(client="2001:db8::1")
+    known = guard._subjects.known(guard.policy("login"), claims, partial=True)
     assert len(set(known.pseudonyms[0].values())) == len(known.subjects) == 4
 
 

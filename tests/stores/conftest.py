@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from authguard import StoreUnavailable
+from authguard._subjects import Claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,8 @@ def warm(guard: Guard, action: str = "login") -> None:
 
 def keys_of(guard: Guard, account: str, client: str) -> tuple[str, ...]:
     """Name the keys of a login, in the order of its limits; a lock stands behind its log."""
-    known = guard._known("login", account, client, None)
+    claims = Claims(account, client)
+    known = guard._subjects.known(guard.policy("login"), claims)
     return guard._shape("login", known.subjects).bind(*known.pseudonyms).keys
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .conftest import Guards, Outage
     from .wire import Step, Talk
 
-#: Two limits, so that a reply is ten integers.
+#: Two limits, and the operators' four blocks behind them, so that a reply is 26 integers.
 POLICY = {
     "login": {
         "limits": [
@@ -29,8 +29,10 @@ POLICY = {
     }
 }
 NOW_MS = 1_800_000_000_000
-ADMITTED = [NOW_MS, 1, 0, 4, 0, 900_000, 0, 29, 0, 900_000]
-REFUSED = [NOW_MS, 0, 1, 0, 60_000, 900_000, 0, 29, 0, 900_000]
+NO_BLOCKS = [0, 0, 0, 0] * 4
+ADMITTED = [NOW_MS, 1, 0, 4, 0, 900_000, 0, 29, 0, 900_000, *NO_BLOCKS]
+REFUSED = [NOW_MS, 0, 1, 0, 60_000, 900_000, 0, 29, 0, 900_000, *NO_BLOCKS]
+BLOCKED = [*REFUSED[:2], 0, 5, 0, 0, *REFUSED[6:10], *NO_BLOCKS[:12], 2, 0, 60_000, 60_000]
 
 
 def resp(items: list[object]) -> bytes:
@@ -82,6 +84,9 @@ MALFORMED = {
     "a refusal without a wait": but(4, 0, REFUSED),
     "a refusal that waits for ever": but(4, -1, REFUSED),
     "a reset below zero": but(5, -1),
+    "admitted against a block": but(1, 1, BLOCKED),
+    "a block with a place left": but(23, 1, BLOCKED),
+    "a block without a wait": but(24, 0, BLOCKED),
 }
 
 GARBAGE = {
@@ -148,6 +153,8 @@ def test_the_well_formed_reply_is_read(guard_factory: Guards) -> None:
         assert [verdict.remaining for verdict in decision.verdicts] == [4, 29]
         wire.answer = answering(resp(REFUSED))
         assert guard.peek("login", **VERA).refused_by == ("account",)
+        wire.answer = answering(resp(BLOCKED))
+        assert guard.peek("login", **VERA).refused_by == ("block",)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def test_a_known_device_takes_the_place_of_the_account() -> None:
     shape = Shape.of(
         default_policies()["login"], frozenset({"account", "client", "network", "device"})
     )
-    assert [limit.name for limit in shape.limits] == ["client", "client-day", "network", "device"]
+    names = [limit.name for limit in shape.limits]
+    assert names == ["client", "client-day", "network", "spray", "device", "device-worn"]
 
 
 def test_a_settle_without_forgiving_says_so_to_the_lua() -> None:

@@ -157,16 +157,89 @@ WRONG = {
         limit(f"{{ {GOOD}, token_bucket = '5/1s' }}"),
         "AG008", "[login] limits[1] (pair)", "sliding_log, token_bucket", "exactly one",
     ),
+    "cooldown whose waits fall": (
+        limit('{ name = "pair", by = ["account"], cooldown = ["60s", "30s"] }'),
+        "AG006", "[login] limits[1] (pair).cooldown", "the waits fall", "the shortest first",
+    ),
+    "cooldown without a wait": (
+        limit('{ name = "pair", by = ["account"], cooldown = [] }'),
+        "AG006", "[login] limits[1] (pair).cooldown", "0 waits", "write 1 to 32",
+    ),
+    "cooldown that is no period": (
+        limit('{ name = "pair", by = ["account"], cooldown = 30 }'),
+        "AG006", "[login] limits[1] (pair).cooldown", "30 is not a period", "(s, m, h, d)",
+    ),
+    "distinct of nothing known": (
+        limit('{ name = "pair", by = ["client"], distinct = "acount", limit = "5/1h" }'),
+        "AG005", "[login] limits[1] (pair).distinct", "differs by 'acount'", "account, device",
+    ),
+    "distinct of what it counts by": (
+        limit('{ name = "pair", by = ["client"], distinct = "client", limit = "5/1h" }'),
+        "AG005", "[login] limits[1] (pair).distinct", "'client' is in by", "not in by",
+    ),
+    "distinct of everybody": (
+        limit('{ name = "pair", by = ["client"], distinct = "global", limit = "5/1h" }'),
+        "AG005", "[login] limits[1] (pair).distinct", "differs by 'global'", "not in by",
+    ),
+    "distinct of no part": (
+        limit('{ name = "pair", by = ["client"], distinct = 5, limit = "5/1h" }'),
+        "AG005", "[login] limits[1] (pair).distinct", "5 is no part", "such as 'account'",
+    ),
+    "distinct without its limit": (
+        limit('{ name = "pair", by = ["client"], distinct = "account" }'),
+        "AG004", "[login] limits[1] (pair).limit", "missing", "distinct needs it",
+    ),
+    "distinct of too many": (
+        limit('{ name = "pair", by = ["client"], distinct = "account", limit = "1001/1h" }'),
+        "AG005", "[login] limits[1] (pair).limit", "1001 is no possible count", "1 to 1000",
+    ),
+    "distinct whose forgive is no switch": (
+        limit('{name = "pair", by = ["client"], distinct = "device", limit = "9/1h", forgive = 1}'),
+        "AG005", "[login] limits[1] (pair).forgive", "1 is no switch", "true or false",
+    ),
+    "reserve of all places": (
+        limit('{ name = "pair", by = ["global"], fixed_window = "9/1h", reserve = 9 }'),
+        "AG005", "[login] limits[1] (pair).reserve", "9 places of 9", "0 to 8",
+    ),
+    "reserve of a log": (
+        limit(f"{{ {GOOD}, reserve = 3 }}"),
+        "AG003", "[login] limits[1] (pair).reserve", "unknown key", "lockout, forgive",
+    ),
+    "conversion without a lockout": (
+        limit('{ name = "pair", by = ["client"], conversion = "10/50" }'),
+        "AG004", "[login] limits[1] (pair).lockout", "missing", "conversion needs it",
+    ),
+    "conversion of more than all": (
+        limit('{ name = "pair", by = ["client"], conversion = "51/50", lockout = "24h" }'),
+        "AG005", "[login] limits[1] (pair).conversion", "'51/50' is no share", "LEAST/OF",
+    ),
+    "conversion of a list of lockouts": (
+        limit('{ name = "pair", by = ["client"], conversion = "1/5", lockout = ["1h"] }'),
+        "AG006", "[login] limits[1] (pair).lockout", "is not a period", "such as '15m'",
+    ),
+    "no way for a message": (
+        limit(f'{{ {GOOD}, channel = "fax" }}'),
+        "AG005", "[login] limits[1] (pair).channel", "'fax' is no way", "sms, email",
+    ),
+    "recovery of a pair": (
+        limit('{name = "pair", by = ["account", "client"], sliding_log = "5/1h", recovery = true}'),
+        "AG005", "[login] limits[1] (pair).recovery", "own log is full", 'by = ["account"]',
+    ),
+    "recovery beside a lockout": (
+        limit(f"{{ {GOOD}, lockout = '1h', recovery = true }}"),
+        "AG005", "[login] limits[1] (pair).recovery", "own log is full", "without a lockout",
+    ),
+    "recovery that is no switch": (
+        limit(f"{{ {GOOD}, recovery = 1 }}"),
+        "AG005", "[login] limits[1] (pair).recovery", "1 is no switch", "true or false",
+    ),
+    "worn of an account": (
+        limit(f"{{ {GOOD}, worn = true }}"),
+        "AG005", "[login] limits[1] (pair).worn", "no device wears out", 'by = ["device"]',
+    ),
 }  # fmt: skip
 
-LATER = [
-    "fixed_window",
-    "sliding_window_counter",
-    "token_bucket",
-    "leaky_bucket",
-    "cooldown",
-    "distinct",
-]
+LATER = ["sliding_window_counter", "token_bucket", "leaky_bucket"]
 
 
 def complaint(policies: Any) -> ConfigurationError:
@@ -205,7 +278,7 @@ def test_an_algorithm_of_a_later_version_is_named(algorithm: str) -> None:
     error = complaint({"login": {"limits": limits}})
     assert (error.code, error.where) == ("AG008", f"[login] limits[0] (account).{algorithm}")
     assert "no such algorithm yet" in error.problem
-    assert error.mend == "use one of: sliding_log"
+    assert error.mend == ("use one of: sliding_log, cooldown, distinct, fixed_window, conversion")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

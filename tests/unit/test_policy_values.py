@@ -77,7 +77,7 @@ def test_policies_made_in_code_are_judged_too() -> None:
         load_policies({"login": Policy("logn", (by_account,))})
 
 
-@pytest.mark.parametrize("action", ["logn", "Login", "", "login.", "otp.send"])
+@pytest.mark.parametrize("action", ["logn", "Login", "", "login.", "otp"])
 def test_an_action_without_a_policy_is_no_free_pass(action: str) -> None:
     """B136: an unknown action is an error that names the known ones, before anything is sent."""
     with Guard(NOWHERE, secret=SECRET) as guard:

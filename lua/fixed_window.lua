@@ -1,0 +1,106 @@
+-- fixed_window: at most `limit` places in each window of the clock, aligned to the epoch in UTC.
+--
+-- spec    {"fixed_window", limit (what this attempt may fill it up to), window (ms)}
+-- keys    one
+-- value   11 bytes, big-endian: the window's end (6, ms) · places used (5)
+-- life    until the window's end
+-- cost    O(1) each
+--
+-- Two bursts may meet where windows do: up to twice the limit within one window's length.
+-- A window that ends later than the next one would can only come from a clock that stepped back:
+-- its end is drawn in to the next one's, and its places go on counting, so that it refuses for at
+-- most one window more and never admits more.
+-- A counter can't name its entries: whoever settles an attempt must do so once.
+
+local FORMAT, SIZE = ">I6I5", 11
+
+local fixed_window = {}
+
+local function end_of(time, window)
+  return time - time % window + window
+end
+
+-- Read the key; writes nothing.
+function fixed_window.open(at, spec, now, slack)
+  local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
+  self.limit, self.window = spec[2], spec[3]
+  self.ends, self.used = end_of(now, self.window), 0
+  local value = redis.call("GET", self.key)
+  if value then
+    if #value ~= SIZE then
+      error("authguard: malformed window")
+    end
+    self.found = true
+    local ends, used = struct.unpack(FORMAT, value)
+    if now < ends then
+      local latest = self.ends + self.window
+      self.repaired = ends > latest
+      self.ends, self.used = math.min(ends, latest), used
+    end
+  end
+  return self
+end
+
+local function save(self)
+  if self.used == 0 then
+    redis.call("DEL", self.key)
+    return
+  end
+  local value = struct.pack(FORMAT, self.ends, self.used)
+  redis.call("SET", self.key, value, "PX", self.ends - self.now + self.slack)
+end
+
+function fixed_window.refuses(self, cost)
+  return self.used + cost > self.limit
+end
+
+function fixed_window.charge(self, cost)
+  self.used = self.used + cost
+  save(self)
+end
+
+-- A refused attempt leaves no trace; what a stepped-back clock made is mended, and no key lives
+-- for ever.
+function fixed_window.refused(self)
+  if self.found and (self.repaired or redis.call("PTTL", self.key) == -1) then
+    save(self)
+  end
+end
+
+-- -> state (0 admits, 1 full), remaining, wait (ms, -1 never), reset (ms until all is free)
+function fixed_window.verdict(self, refuses, cost)
+  local left = self.ends - self.now
+  local reset = self.used > 0 and left or 0
+  local remaining = math.max(0, self.limit - self.used)
+  if not refuses then
+    return 0, remaining, 0, reset
+  end
+  return 1, remaining, cost > self.limit and -1 or left, reset
+end
+
+-- An attempt takes its places back while its own window still runs.
+-- -> entries freed, locks lifted
+function fixed_window.settle(self, set_at, _, cost)
+  if set_at > self.now or end_of(set_at, self.window) ~= self.ends then
+    return 0, 0
+  end
+  local freed = math.min(cost, self.used)
+  if freed > 0 then
+    self.used = self.used - freed
+    save(self)
+  end
+  return freed, 0
+end
+
+-- -> entries freed, locks ended
+function fixed_window.clear(self)
+  redis.call("DEL", self.key)
+  return self.used, 0
+end
+
+-- As sliding_log.inspect; a counter knows no times, and there is no lock.
+function fixed_window.inspect(self)
+  return self.used, 0, self.used > 0 and self.ends - self.now or 0, 0, 0, 0
+end
+
+return fixed_window
