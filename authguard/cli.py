@@ -7,17 +7,18 @@ out in :mod:`authguard.ops`. Needs the extra ``cli``.
 
 from __future__ import annotations
 
+import copy
 import json
-import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from authguard import __version__
+from authguard._operators import DESK, WHERE, block_command, status_command, unlock_command
+from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
 from authguard.errors import ConfigurationError, StoreUnavailable
 from authguard.ops.printable import printable
 from authguard.ops.replay import replay
@@ -29,40 +30,19 @@ from authguard.testing import embedded_valkey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from rich.console import RenderableType
-
     from authguard.ops.replay import Report
     from authguard.ops.sshd_log import SshdLog
     from authguard.policy import Policy
 
-__all__ = ["commands"]
+__all__ = ["DESK", "app_commands", "commands"]
 
 #: Tries from which a replay shows a progress bar: about a second's work.
 _LONG_LOG: Final = 5_000
 
-_EXIT_STATUS: Final = """\b
-Exit status:
-  0  done
-  1  the store gave no clear verdict
-  2  wrong use, a bad policy, or input that can't be read
-"""
-
-
-class _UnavailableError(click.ClickException):
-    """The store is away: exit status 1."""
-
-    exit_code = 1
-
-
-class _WrongUseError(click.ClickException):
-    """Wrong use or unreadable input: exit status 2."""
-
-    exit_code = 2
-
 
 @click.group(
     name="authguard",
-    epilog=_EXIT_STATUS,
+    epilog=EXIT_STATUS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="authguard", message="%(prog)s %(version)s")
@@ -70,7 +50,11 @@ def commands() -> None:
     """Abuse protection for sign-in: try its limits out, and look after them."""
 
 
-@commands.command("replay", epilog=_EXIT_STATUS, short_help="Try a policy on recorded sign-ins.")
+for _command in (status_command, unlock_command, block_command):
+    commands.add_command(_command)
+
+
+@commands.command("replay", epilog=EXIT_STATUS, short_help="Try a policy on recorded sign-ins.")
 @click.argument("log", type=click.Path())
 @click.option(
     "--policy",
@@ -117,14 +101,14 @@ def replay_command(
                 progress=ending.enter_context(_progress(recorded)),
             )
         except (UnreadableLogError, ConfigurationError) as error:
-            raise _WrongUseError(printable(str(error))) from None
+            raise WrongUseError(printable(str(error))) from None
         except StoreUnavailable as error:
-            raise _UnavailableError(_store_lost(store_url, error)) from None
+            raise UnavailableError(_store_lost(store_url, error)) from None
     _warn(report)
     if as_json:
         click.echo(json.dumps({"log": log, **report.as_json()}))
     else:
-        _show(replay_table(report, log))
+        show(replay_table(report, log))
 
 
 def _policy_name(path: str | None, policies: Mapping[str, Policy]) -> str:
@@ -142,9 +126,9 @@ def _own_server() -> Iterator[str]:
         try:
             server = ending.enter_context(embedded_valkey())
         except ConfigurationError as error:
-            raise _WrongUseError(f"{error} (--store-url URL)") from None
+            raise WrongUseError(f"{error} (--store-url URL)") from None
         except StoreUnavailable as error:
-            raise _UnavailableError(f"{error}; name a server with --store-url") from error
+            raise UnavailableError(f"{error}; name a server with --store-url") from error
         yield server.url
 
 
@@ -161,14 +145,6 @@ def _warn(report: Report) -> None:
             " they end by themselves",
             err=True,
         )
-
-
-def _show(report: RenderableType) -> None:
-    """Print without the blanks that a table fills its lines up with."""
-    console = Console(force_terminal=sys.stdout.isatty(), highlight=False, emoji=False)
-    with console.capture() as capture:
-        console.print(report)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 @contextmanager
@@ -191,9 +167,26 @@ def _progress(log: SshdLog) -> Iterator[Callable[[int], object] | None]:
 
 
 def _store_lost(url: str | None, error: StoreUnavailable) -> str:
-    """Say which store was lost, without the password its address may hold."""
-    parts = urlsplit(url or "")
-    return printable(
-        f"the store at {parts.hostname or 'localhost'}:{parts.port or 6379} gave no clear verdict"
-        f" ({error.reason}); start it, or leave out --store-url to use an embedded one"
+    return (
+        f"{place_of(url)} gave no clear verdict ({error.reason}); start it, or leave out"
+        " --store-url to use an embedded one"
     )
+
+
+def app_commands() -> dict[str, click.Command]:
+    """
+    Give the same commands for an app, by name.
+
+    Operators' commands find the app's desk by ``DESK`` in the context's ``meta``, so they take no
+    options that say where to look.
+    """
+    return {
+        name: command if name == "replay" else _at_the_apps_desk(command)
+        for name, command in commands.commands.items()
+    }
+
+
+def _at_the_apps_desk(command: click.Command) -> click.Command:
+    own = copy.copy(command)
+    own.params = [param for param in command.params if param.name not in WHERE]
+    return own

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import request
 from werkzeug.local import LocalProxy
 
-from authguard.errors import Denied, InvalidInput, StoreUnavailable
+from authguard.errors import Denied, InvalidInput, RecoveryRequired, StoreUnavailable
 from authguard.flask import signals
 from authguard.flask.client_address import client_address
 from authguard.flask.ledger import ledger
@@ -16,14 +17,18 @@ from authguard.flask.state import current_app_object, current_state
 from authguard.guard import NO_ACCOUNT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from authguard.decision import Decision
     from authguard.guard import Attempt
-    from authguard.identity import Address, Email, Phone
+    from authguard.identity import AccountKey, Address, Email, Phone, StandIn
 
 __all__ = [
     "RequestAttempt",
     "charge_client",
     "current_attempt",
+    "peek",
+    "refuse_shut",
     "release_all",
     "report_locks",
     "requests_client",
@@ -55,11 +60,29 @@ class RequestAttempt:
         """The action it belongs to."""
         return self._attempt.action
 
+    @property
+    def device(self) -> str | None:
+        """The known device that it counts by, if there is one."""
+        return self._attempt.device
+
+    @property
+    def subject(self) -> str | None:
+        """The account's pseudonym, for events; None if no account was named."""
+        return None if self.account is None else current_state().guard.subject(self.account)
+
     def succeed(self) -> None:
         """Say that the credential was proved; a second call changes nothing."""
         if not self._attempt.pending:
             return
         self._attempt.succeed()
+        if self._attempt.unlocked:
+            signals.send(
+                signals.account_unlocked,
+                current_app_object(),
+                action=self.action,
+                cause="success",
+                subject=self.subject,
+            )
         if not self._attempt.settled and not self.decision.degraded:
             signals.send(signals.settle_failed, current_app_object(), action=self.action)
 
@@ -67,31 +90,55 @@ class RequestAttempt:
         """Say that the credential was never looked at; never call it after it was."""
         self._attempt.release()
 
+    @property
+    def stands(self) -> bool:
+        """Whether it counts: it has not been given back."""
+        return not self._attempt.settled
+
     def report_lock(self) -> None:
         """Tell of each lock that this attempt set and did not lift again."""
-        if self._attempt.settled:
+        if not self.stands:
             return
         for verdict in self.decision.verdicts:
             if verdict.lock_set:
+                ends_at_ms = self.decision.now_ms + verdict.reset_after_ms
+                _log.warning(
+                    "%s: locked by %s for %d s (subject %s)",
+                    self.action,
+                    verdict.name,
+                    verdict.reset_after_ms // 1000,
+                    self.subject,
+                )
                 signals.send(
                     signals.account_locked,
                     current_app_object(),
                     action=self.action,
                     limit=verdict.name,
-                    ends_at_ms=self.decision.now_ms + verdict.reset_after_ms,
+                    ends_at_ms=ends_at_ms,
+                    subject=self.subject,
                 )
 
 
 def reserve(
-    action: str, account: str, destination: str | Email | Phone | None = None
+    action: str,
+    account: str | None,
+    destination: str | Email | Phone | StandIn | None = None,
+    *,
+    device: str | None = None,
+    challenge: str | None = None,
+    purpose: str | None = None,
 ) -> RequestAttempt:
     """
     Reserve an attempt, unless this request has reserved the same one already.
 
     Args:
         action: The policy's name.
-        account: The account, by any of its names or by its :class:`AccountKey`.
+        account: The account, by any of its names or by its :class:`AccountKey`; None where the
+            action names none.
         destination: Where a message would go.
+        device: A known device of this account.
+        challenge: The challenge that a code answers.
+        purpose: What a code is for.
 
     Raises:
         Denied: A limit refuses; nothing was charged.
@@ -99,9 +146,17 @@ def reserve(
         InvalidInput: The account, the destination or the client's address can't be used.
     """
     attempts = ledger().attempts
-    asked = (action, current_state().guard.account_key(account), destination)
+    key = None if account is None else current_state().guard.account_key(account)
+    asked = (action, key, destination, device, challenge, purpose)
     if asked not in attempts:
-        attempts[asked] = _reserve(*asked)
+        attempts[asked] = _reserve(
+            action,
+            key,
+            destination=destination,
+            device=device,
+            challenge=challenge,
+            purpose=purpose,
+        )
     return attempts[asked]
 
 
@@ -120,7 +175,52 @@ def charge_client(action: str) -> None:
         InvalidInput: The client's address can't be used.
     """
     if not ledger().clientless:
-        ledger().attempts[action, None, None] = _reserve(action, None)
+        ledger().attempts[action, None] = _reserve(action, None)
+
+
+def refuse_shut(action: str, account: AccountKey, *, shut: bool, **claims: Any) -> None:
+    """
+    Refuse an attempt that could not succeed: its limits are used up, or the account is shut.
+
+    Asks and charges nothing. What is refused because the account must be recovered looks like any
+    other refusal, and comes as late.
+
+    Args:
+        action: The policy's name.
+        account: The account's key.
+        shut: Whether the account must be recovered first.
+        claims: What else it counts by, as in :func:`reserve`.
+
+    Raises:
+        Denied: It is refused.
+        StoreUnavailable: The store gave no verdict.
+        InvalidInput: The client's address can't be used.
+    """
+    decision = peek(action, account, **claims)
+    if shut or not decision.allowed:
+        error = RecoveryRequired(decision) if shut else Denied(decision)
+        signals.send(
+            signals.attempt_refused, current_app_object(), action=action, decision=error.decision
+        )
+        raise error
+
+
+def peek(action: str, account: AccountKey, **claims: Any) -> Decision:
+    """
+    Tell what the limits would say to such an attempt of this client; charges nothing.
+
+    Args:
+        action: The policy's name.
+        account: The account's key.
+        claims: What else it counts by, as in :func:`reserve`.
+
+    Raises:
+        StoreUnavailable: The store gave no verdict.
+        InvalidInput: The client's address can't be used.
+    """
+    guard, client = current_state().guard, _client()
+    with _store_needed(action):
+        return guard.peek(action, account=account, client=client, **claims)
 
 
 def release_all(action: str) -> None:
@@ -145,28 +245,33 @@ def requests_client() -> Address:
     )
 
 
-def _reserve(
-    action: str, account: str | None, destination: str | Email | Phone | None = None
-) -> RequestAttempt:
-    state = current_state()
+def _reserve(action: str, account: str | None, **claims: Any) -> RequestAttempt:
+    guard, client = current_state().guard, _client()
     try:
-        client = requests_client()
-    except InvalidInput:
-        ledger().clientless = True
-        raise
-    try:
-        attempt = state.guard.attempt(
-            action,
-            account=NO_ACCOUNT if account is None else account,
-            client=client,
-            destination=destination,
-        )
-        return RequestAttempt(attempt)
+        with _store_needed(action):
+            attempt = guard.attempt(
+                action, account=NO_ACCOUNT if account is None else account, client=client, **claims
+            )
     except Denied as error:
         signals.send(
             signals.attempt_refused, current_app_object(), action=action, decision=error.decision
         )
         raise
+    return RequestAttempt(attempt)
+
+
+def _client() -> Address:
+    try:
+        return requests_client()
+    except InvalidInput:
+        ledger().clientless = True
+        raise
+
+
+@contextmanager
+def _store_needed(action: str) -> Iterator[None]:
+    try:
+        yield
     except StoreUnavailable as error:
         _log.error("%s: refused, since the store gave no verdict: %s", action, error.reason)
         signals.send(

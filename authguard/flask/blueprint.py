@@ -1,56 +1,115 @@
-"""Ready-made routes: ``/login``, ``/logout``, ``/me``, each as JSON or as a page."""
+"""Ready-made routes: sign-in, codes, password reset, unlock, each as JSON or as a page."""
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from flask import Blueprint, jsonify, redirect, render_template, request, url_for
+from flask import Blueprint, request
 from flask.sessions import SecureCookieSessionInterface
 
-from authguard import http
+from authguard.checks import is_whole, shown
 from authguard.errors import ConfigurationError
-from authguard.flask import signals
-from authguard.flask.attempts import charge_client, reserve
-from authguard.flask.fields import read_credentials, typed_text
+from authguard.flask.codes import otp_send, otp_verify
+from authguard.flask.links import password_forgot, password_reset, unlock
 from authguard.flask.origin import is_cross_origin
-from authguard.flask.refusals import CrossOrigin, as_http_errors
-from authguard.flask.responses import html, respond, wants_json
-from authguard.flask.session import end_session, signed_in_account, start_session
-from authguard.flask.state import current_app_object, current_state, state_of
-from authguard.flows.login import sign_in
-from authguard.identity import LONGEST_ACCOUNT
+from authguard.flask.outbound import Outbound
+from authguard.flask.pages import error_page
+from authguard.flask.refusals import CrossOrigin
+from authguard.flask.sign_in import forget_devices, login, logout, me
+from authguard.flask.state import Messaging, state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from flask import Flask, Response
     from flask.blueprints import BlueprintSetupState
-    from werkzeug.wrappers import Response as BaseResponse
 
-    from authguard.accounts import Accounts
-    from authguard.http import Answer
+    from authguard.accounts import Accounts, Member, Members
+    from authguard.flask.state import State
+    from authguard.notify import Channel, Notifier
 
-__all__ = ["build"]
+__all__ = ["MessageOptions", "build"]
 
-_LOGIN: Final = "login"
+_log = logging.getLogger("authguard")
 
-#: What the login page says, by the answer's status; the same for every cause.
-_STATES: Final = {
-    400: ("malformed", "Enter your name and your password."),
-    401: ("failed", "Wrong name or password."),
-    403: ("refused", "Signing in is not possible from your address."),
-    413: ("malformed", "That is too long."),
-    415: ("malformed", "Use the form to sign in."),
-    429: ("refused", "Too many attempts."),
-    503: ("unavailable", "Signing in is not possible at the moment."),
-}
+_ACCOUNTS: Final = ("find", "get", "replace_password_hash")
+_MEMBERS: Final = ("set_password", "forget_devices", "require_recovery", "lift_recovery")
+_CHANNELS: Final = ("sms", "email")
+
+#: Longest life of a code in seconds (ASVS 5.0, 6.5.5; NIST SP 800-63B-4, 3.1.3.2: 10 minutes).
+_LONGEST_CODE_LIFE_S: Final = 600
 
 
-def build(accounts: Accounts) -> Blueprint:
+@dataclass(frozen=True, slots=True)
+class MessageOptions:
+    """
+    What codes and links are sent by, as :meth:`authguard.flask.AuthGuard.blueprint` takes it.
+
+    Raises:
+        ConfigurationError: AG024 or AG044, naming the argument and the mend.
+    """
+
+    notifier: Notifier
+    channels: Sequence[Channel]
+    sms_countries: Sequence[str]
+    code_life_s: int
+    accept_password: Callable[[str, Member], None]
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.notifier, "send", None)):
+            raise ConfigurationError(
+                "AG024",
+                "blueprint(notifier=…)",
+                "the object has no method send",
+                "pass one that has the method of authguard.notify.Notifier",
+            )
+        channels: object = self.channels
+        if (
+            not isinstance(channels, list | tuple)
+            or not channels
+            or any(each not in _CHANNELS for each in channels)
+            or len(set(channels)) != len(channels)
+        ):
+            _fail(
+                "channels",
+                f"{shown(channels)} is no list of different channels",
+                f"list one or both of: {', '.join(_CHANNELS)}",
+            )
+        countries: object = self.sms_countries
+        if not isinstance(countries, list | tuple | set | frozenset) or not all(
+            isinstance(each, str) and len(each) == 2 and each.isascii() and each.isupper()  # noqa: PLR2004 - ISO 3166-1
+            for each in countries
+        ):
+            _fail(
+                "sms_countries",
+                f"{shown(countries)} is no list of countries",
+                "list ISO 3166-1 codes in capitals, such as ('NO', 'SE'); none: no text messages",
+            )
+        if not is_whole(self.code_life_s, 1) or self.code_life_s > _LONGEST_CODE_LIFE_S:
+            _fail(
+                "code_life_s",
+                f"{shown(self.code_life_s)} is no possible life of a code in seconds",
+                f"take a whole number from 1 to {_LONGEST_CODE_LIFE_S}",
+            )
+        accept: object = self.accept_password
+        if not callable(accept):
+            _fail(
+                "accept_password",
+                f"{shown(accept)} is no function",
+                "give one that takes a password and an account, and raises InvalidInput",
+            )
+
+
+def build(accounts: Accounts, messages: MessageOptions | None) -> Blueprint:
     """
     Make the blueprint for one set of accounts; it can be nested, renamed, registered twice.
 
     Args:
         accounts: Where accounts are looked up.
+        messages: What codes and links are sent by; None: sign-in by password alone.
     """
     # A path of its own: without a prefix the app's own /static would hide it.
     blueprint = Blueprint(
@@ -60,59 +119,26 @@ def build(accounts: Accounts) -> Blueprint:
         static_folder="static",
         static_url_path="/authguard-static",
     )
-    blueprint.record(partial(_attach, accounts))
+    blueprint.record(partial(_attach, accounts, messages))
     blueprint.before_request(_refuse_cross_origin)
     blueprint.after_request(_finish)
-    blueprint.add_url_rule("/login", view_func=login, methods=["GET", "POST"])
-    blueprint.add_url_rule("/logout", view_func=logout, methods=["GET", "POST"])
+    both = ["GET", "POST"]
+    blueprint.add_url_rule("/login", view_func=login, methods=both)
+    blueprint.add_url_rule("/logout", view_func=logout, methods=both)
     blueprint.add_url_rule("/me", view_func=me)
+    if messages is not None:
+        blueprint.add_url_rule("/otp/send", view_func=otp_send, methods=both)
+        blueprint.add_url_rule("/otp/verify", view_func=otp_verify, methods=both)
+        blueprint.add_url_rule("/password/forgot", view_func=password_forgot, methods=both)
+        blueprint.add_url_rule("/password/reset", view_func=password_reset, methods=both)
+        blueprint.add_url_rule("/unlock", view_func=unlock, methods=both)
+        blueprint.add_url_rule("/devices/forget", view_func=forget_devices, methods=["POST"])
     return blueprint
 
 
-def login() -> BaseResponse:
-    """Show the form, or sign somebody in."""
-    if request.method != "POST":
-        return html(_page("login", **_form("ready")))
-    state = current_state()
-    with as_http_errors(_login_page):
-        account = sign_in(
-            partial(read_credentials, request),
-            reserve=partial(reserve, _LOGIN),
-            charge_client=partial(charge_client, _LOGIN),
-            normalise=state.guard.normalise,
-            passwords=state.passwords,
-            accounts=_accounts(),
-        )
-    if account is None:
-        signals.send(signals.sign_in_failed, current_app_object(), action=_LOGIN)
-        return respond(http.unauthenticated(), _login_page)
-    start_session(account)
-    signals.send(signals.signed_in, current_app_object(), action=_LOGIN)
-    if wants_json():
-        return jsonify(status="authenticated")
-    target = state.settings.login_redirect or ".me"
-    return redirect(target if target.startswith("/") else url_for(target), 303)
-
-
-def logout() -> BaseResponse:
-    """Show the page that signs out, or end the session, whoever's it is."""
-    if request.method != "POST":
-        return me()
-    end_session()
-    return jsonify(status="logged_out") if wants_json() else redirect(url_for(".login"), 303)
-
-
-def me() -> BaseResponse:
-    """Say who is signed in."""
-    account = signed_in_account(_accounts())
-    if account is None:
-        return respond(http.unauthenticated("Sign in first."), _sign_in_first)
-    if wants_json():
-        return jsonify(username=account.username)
-    return html(_page("me", username=account.username))
-
-
-def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
+def _attach(
+    accounts: Accounts, messages: MessageOptions | None, setup: BlueprintSetupState
+) -> None:
     app = cast("Flask", setup.app)  # annotated as the base it shares with Quart
     state = state_of(app)
     if state is None:
@@ -133,13 +159,14 @@ def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
             "the app looks names up by resolve already, and the two could differ",
             "leave resolve out: the blueprint's accounts do what it does",
         )
-    for method in ("find", "get", "replace_password_hash"):
+    for method in _ACCOUNTS if messages is None else (*_ACCOUNTS, *_MEMBERS):
         if not callable(getattr(accounts, method, None)):
+            protocol = "Accounts" if messages is None else "Members"
             raise ConfigurationError(
                 "AG024",
                 "blueprint(accounts=…)",
                 f"the object has no method {method}",
-                "pass one that has the methods of authguard.accounts.Accounts",
+                f"pass one that has the methods of authguard.accounts.{protocol}",
             )
     cookies = isinstance(app.session_interface, SecureCookieSessionInterface)
     if cookies and not app.secret_key:
@@ -147,64 +174,59 @@ def _attach(accounts: Accounts, setup: BlueprintSetupState) -> None:
             "AG021", "SECRET_KEY", "is missing, so no session can start", "set it in app.config"
         )
     state.look_up.accounts = accounts
+    if messages is not None:
+        name = f"{setup.name_prefix}.{setup.name}".strip(".")
+        _attach_messages(app, state, name, cast("Members", accounts), messages)
 
 
-def _accounts() -> Accounts:
-    accounts = current_state().look_up.accounts
-    if accounts is None:  # only a view of ours put into another app by hand
-        raise RuntimeError("the blueprint is not registered on this app")
-    return accounts
+def _attach_messages(
+    app: Flask, state: State, name: str, members: Members, messages: MessageOptions
+) -> None:
+    base_url = state.settings.base_url
+    if base_url is None:
+        raise ConfigurationError(
+            "AG043",
+            "AUTHGUARD_BASE_URL",
+            "is missing, and links in messages must not be made from what a request says of its"
+            " host",
+            "set it to where the app is reached: 'https://example.com'",
+        )
+    if base_url.startswith("https:"):
+        app.config["SESSION_COOKIE_SECURE"] = True
+    if state.messaging is None:
+        outbound = Outbound(
+            app,
+            state.guard,
+            messages.notifier,
+            blueprint=name,
+            base_url=base_url,
+            sms_countries=frozenset(messages.sms_countries),
+        )
+        if "sms" in messages.channels and not messages.sms_countries:
+            _log.warning(
+                "blueprint(sms_countries=…): no country is listed, so no text message will be sent"
+            )
+        state.messaging = Messaging(
+            members,
+            outbound,
+            tuple(messages.channels),
+            messages.code_life_s * 1000,
+            messages.accept_password,
+        )
+
+
+def _fail(argument: str, problem: str, mend: str) -> None:
+    raise ConfigurationError("AG044", f"blueprint({argument}=…)", problem, mend)
 
 
 def _refuse_cross_origin() -> None:
     if is_cross_origin(request):
-        raise CrossOrigin(_error_page)
+        raise CrossOrigin(error_page)
 
 
 def _finish(response: Response) -> Response:
     response.headers["X-Content-Type-Options"] = "nosniff"
     if request.endpoint != f"{request.blueprint}.static":
         response.headers["Cache-Control"] = "no-store"
+        response.headers.setdefault("Referrer-Policy", "same-origin")
     return response
-
-
-def _login_page(answer: Answer) -> str:
-    state, message = _STATES[answer.status]
-    typed = typed_text(request, "identifier")[:LONGEST_ACCOUNT]
-    return _page("login", **_form(state, message, answer.retry_after, typed))
-
-
-def _sign_in_first(_answer: Answer) -> str:
-    return _page("login", **_form("ready", "Sign in to see this page."))
-
-
-def _error_page(answer: Answer) -> str:
-    return _page(
-        "error",
-        title=answer.body["title"],
-        message=answer.body["detail"],
-        retry_after=answer.retry_after,
-    )
-
-
-def _form(
-    state: str, message: str | None = None, retry_after: int | None = None, typed: str = ""
-) -> dict[str, Any]:
-    return {
-        "state": state,
-        "message": message,
-        "retry_after": retry_after,
-        "identifier": typed,
-    }
-
-
-def _page(name: str, **context: Any) -> str:
-    return render_template(f"authguard/{name}.html", url_for=_url_for, **context)
-
-
-def _url_for(endpoint: str, **values: Any) -> str:
-    # Templates call our endpoints "authguard.…". Nested or registered under another name, the
-    # blueprint that serves this request knows what they are really called.
-    if endpoint.startswith("authguard."):
-        endpoint = f"{request.blueprint}.{endpoint.removeprefix('authguard.')}"
-    return url_for(endpoint, **values)

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from flask import current_app
 
+from authguard.devices import DeviceCookies
 from authguard.errors import ConfigurationError
+from authguard.flask.arrival import tell_owners
 from authguard.flask.attempts import report_locks, requests_client
-from authguard.flask.blueprint import build
+from authguard.flask.blueprint import MessageOptions, build
+from authguard.flask.cli import add_commands
 from authguard.flask.decorators import guarded, is_guarded, unwrapped
+from authguard.flask.links import at_least_eight
 from authguard.flask.refusals import seal
 from authguard.flask.settings import Settings
 from authguard.flask.state import LookUp, State, current_state, state_of
@@ -17,13 +21,14 @@ from authguard.guard import Guard
 from authguard.passwords import Passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from ipaddress import IPv4Address, IPv6Address
 
     from flask import Blueprint, Flask
 
-    from authguard.accounts import Accounts
+    from authguard.accounts import Accounts, Member
     from authguard.identity import Email, Phone
+    from authguard.notify import Channel, Notifier
 
 __all__ = ["AuthGuard"]
 
@@ -95,12 +100,15 @@ class AuthGuard:
                 denylist=settings.denylist,
             )
             passwords = Passwords(slots=settings.hash_slots)
-            state = State(settings, guard, passwords, settings.proxies(), look_up, self)
+            devices = DeviceCookies(settings.secret)
+            state = State(settings, guard, passwords, settings.proxies(), look_up, devices, self)
             state.install(app)
             if app.config["SESSION_COOKIE_SAMESITE"] is None:
                 app.config["SESSION_COOKIE_SAMESITE"] = "Lax"
             app.after_request(seal)
             app.teardown_request(report_locks)
+            app.teardown_request(tell_owners)
+            add_commands(app)
         elif state.made_by is not self and (self._clock or self._normalise or self._resolve):
             raise ConfigurationError(
                 "AG029",
@@ -164,16 +172,57 @@ class AuthGuard:
 
         return decorate
 
-    def blueprint(self, *, accounts: Accounts) -> Blueprint:
+    def blueprint(
+        self,
+        *,
+        accounts: Accounts,
+        notifier: Notifier | None = None,
+        channels: Sequence[Channel] = ("sms",),
+        sms_countries: Sequence[str] = (),
+        code_life_s: int = 300,
+        accept_password: Callable[[str, Member], None] = at_least_eight,
+    ) -> Blueprint:
         """
-        Return ready-made ``/login``, ``/logout`` and ``/me``, in JSON and as pages.
+        Return ready-made routes, in JSON and as pages.
 
-        Register it after ``init_app``, below a prefix of your choice.
+        ``/login``, ``/logout`` and ``/me``; with a notifier also ``/otp/send`` and ``/otp/verify``
+        (second factor, and sign-in by code), ``/password/forgot`` and ``/password/reset``,
+        ``/unlock`` and ``/devices/forget``. Register it after ``init_app``, below a prefix of your
+        choice.
 
         Args:
-            accounts: Where accounts are looked up.
+            accounts: Where accounts are looked up; with a notifier it has all methods of
+                :class:`authguard.accounts.Members`.
+            notifier: Carries the messages. Links in them begin with ``AUTHGUARD_BASE_URL``.
+            channels: The ways a code may go, ``sms`` and ``email``. Mail is no second device where
+                the mailbox opens the account anyway (NIST SP 800-63B-4, 3.1.3.1), so say it if you
+                want it.
+            sms_countries: ISO 3166-1 codes of the countries that text messages go to; none: none
+                are sent.
+            code_life_s: How long a code lives, in seconds, 600 at most.
+            accept_password: Raises :class:`authguard.InvalidInput` for a new password that is not
+                good enough, such as one on a list of known ones. By default eight characters do.
+
+        Raises:
+            ConfigurationError: AG024 or AG044; when it is registered AG019 to AG021, AG024, AG043.
         """
-        return build(accounts)
+        if notifier is None:
+            return build(accounts, None)
+        messages = MessageOptions(notifier, channels, sms_countries, code_life_s, accept_password)
+        return build(accounts, messages)
+
+    def drain_messages(self, timeout_s: float) -> bool:
+        """
+        Wait until this process has sent all messages of the current app; tell whether it has.
+
+        For tests, and for a page that shows what went out. Never in a request that must not tell
+        who has an account.
+
+        Args:
+            timeout_s: Longest wait, in seconds.
+        """
+        messaging = current_state().messaging
+        return messaging is None or messaging.outbound.drain(timeout_s)
 
     def client_address(self) -> IPv4Address | IPv6Address:
         """

@@ -29,6 +29,8 @@ __all__ = [
     "has_body",
     "in_query",
     "read_credentials",
+    "read_fields",
+    "read_optional",
     "read_text",
     "typed_text",
 ]
@@ -55,11 +57,33 @@ def read_credentials(request: Request) -> tuple[str, str]:
         InvalidInput: Either is missing, empty, no text, given twice or contradicted by the
             query, or the password is over its cap; no hash was computed.
     """
-    values = _body(request)
-    identifier = _one(request, values, "identifier", from_query=False)
-    password = _one(request, values, "password", from_query=False)
+    identifier, password = read_fields(request, "identifier", "password")
     password_bytes(password)  # refused here, before anything is reserved
     return identifier, password
+
+
+def read_fields(request: Request, *names: str) -> list[str]:
+    """
+    Return several fields of the body; none may be missing.
+
+    Raises:
+        InvalidInput: As :func:`read_credentials`.
+    """
+    values = _body(request)
+    return [_one(request, values, name, from_query=False) for name in names]
+
+
+def read_optional(request: Request, name: str) -> str | None:
+    """
+    Return one field of the body, or None if it is not there or empty.
+
+    Raises:
+        InvalidInput: As :func:`read_credentials`, save for what is missing.
+    """
+    values = _body(request)
+    if values(name) in ([], [""], [None]):
+        return None
+    return _one(request, values, name, from_query=False)
 
 
 def read_text(request: Request, name: str) -> str:

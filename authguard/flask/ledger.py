@@ -23,15 +23,15 @@ class Ledger:
     Attributes:
         request: The request it belongs to.
         clientless: Nobody can tell the client, and the log says so already.
-        attempts: By action, account and destination; no account is a request that names none of
-            use.
+        attempts: By action, account and what else it counts by; no account is a request that names
+            none of use.
         refused: authguard refuses the request.
         retry_after: The refusal's wait in whole seconds.
     """
 
     request: Request
     clientless: bool = False
-    attempts: dict[tuple[str, str | None, object], RequestAttempt] = field(default_factory=dict)
+    attempts: dict[tuple[object, ...], RequestAttempt] = field(default_factory=dict)
     refused: bool = False
     retry_after: int | None = None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from authguard.checks import is_whole, shown
 from authguard.errors import ConfigurationError
@@ -43,6 +45,8 @@ class Settings:
         hash_slots: Password hashes at a time; None is one for each CPU.
         login_redirect: Endpoint, or path on this host, shown after a form's sign-in; None is the
             blueprint's own ``/me``.
+        base_url: Where the app is reached from outside, such as ``https://example.com``; links in
+            messages begin with it. Needed by a blueprint with a notifier.
     """
 
     store_url: str = field(repr=False)  # may hold a password
@@ -56,6 +60,7 @@ class Settings:
     prefixes: Mapping[str, tuple[int, int]] | None = None
     hash_slots: int | None = None
     login_redirect: str | None = None
+    base_url: str | None = None
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Settings:
@@ -66,7 +71,7 @@ class Settings:
             config: The app's ``config``.
 
         Raises:
-            ConfigurationError: AG010 to AG018, AG025, AG027, naming the key and the mend.
+            ConfigurationError: AG010 to AG018, AG025, AG027, AG043, naming the key and the mend.
         """
         given = {key: config[key] for key in config if key.startswith(_PREFIX)}
         known = {f"{_PREFIX}{each.name.upper()}": each.name for each in fields(cls)}
@@ -82,6 +87,8 @@ class Settings:
         _check_texts(named)
         check_secrets(named["secret"], f"{_PREFIX}SECRET")
         _check_numbers(named)
+        if "base_url" in named:
+            _check_base_url(named["base_url"])
         read_prefixes(named.get("prefixes"), f"{_PREFIX}PREFIXES")
         for name in ("allowlist", "denylist"):
             read_networks(named.get(name, ()), f"{_PREFIX}{name.upper()}")
@@ -124,6 +131,29 @@ def _check_texts(named: Mapping[str, Any]) -> None:
             "login_redirect",
             "is neither an endpoint nor a path on this host",
             "write an endpoint such as 'index', or a path such as '/home'",
+        )
+
+
+def _check_base_url(url: object) -> None:
+    """Refuse what no link can begin with."""
+    parts = None
+    with suppress(ValueError):
+        parts = urlsplit(url) if isinstance(url, str) else None
+    if (
+        parts is None
+        or parts.scheme not in ("https", "http")
+        or not parts.hostname
+        or parts.username is not None
+        or parts.query
+        or parts.fragment
+        or any(character.isspace() for character in str(url))
+    ):
+        _fail(
+            "AG043",
+            "base_url",
+            f"{shown(url)} is no address that a link can begin with",
+            "write scheme and host, and the path the app is under if there is one:"
+            " 'https://example.com'",
         )
 
 

@@ -2,7 +2,9 @@
 What the extension tells an app: signals in a namespace of our own.
 
 The sender is the Flask app. No payload holds a name, an address, a password or a code; a
-receiver runs inside the request and can look there for what it may know.
+receiver runs inside the request and can look there for what it may know (those of messages run
+in the background, after it). ``subject`` is the account's pseudonym, as ``Guard.subject`` gives
+it: the same in all events of one account, and nobody without the secret can tell whose.
 """
 
 from __future__ import annotations
@@ -18,8 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "account_locked",
+    "account_unlocked",
     "attempt_refused",
+    "devices_forgotten",
+    "operator_acted",
+    "password_reset",
+    "recovery_required",
+    "second_factor_failed",
+    "send_failed",
+    "send_withheld",
+    "sends_stopped",
     "settle_failed",
+    "sign_in_after_failures",
     "sign_in_failed",
     "signed_in",
     "store_unavailable",
@@ -32,7 +44,8 @@ _log = logging.getLogger("authguard")
 attempt_refused = _signals.signal("attempt-refused")
 
 #: An attempt filled a log with a lockout, and did not succeed: exactly one signal for each lock.
-#: Sent when the request ends. Payload: ``action``, ``limit`` (its name), ``ends_at_ms``.
+#: Sent when the request ends. Payload: ``action``, ``limit`` (its name), ``ends_at_ms``,
+#: ``subject`` (None where no account was named).
 account_locked = _signals.signal("account-locked")
 
 #: The store gave no verdict, so the attempt was refused. Payload: ``action``, ``reason``.
@@ -46,6 +59,43 @@ signed_in = _signals.signal("signed-in")
 
 #: The blueprint checked a credential and found it wanting. Payload: ``action``.
 sign_in_failed = _signals.signal("sign-in-failed")
+
+
+#: A lock is over before its time. Payload: ``action``, ``cause`` (``success`` of the attempt that
+#: set it, ``reset``, ``link`` or ``operator``), ``subject``.
+account_unlocked = _signals.signal("account-unlocked")
+
+#: So many failures in a long time that the account is shut for an action until its owner has reset
+#: the password, or an operator has opened it. Payload: ``action``, ``subject``.
+recovery_required = _signals.signal("recovery-required")
+
+#: A new password was set by a link that was sent. Payload: ``subject``.
+password_reset = _signals.signal("password-reset")
+
+#: The password was right and the code was not. Payload: ``action``, ``subject``.
+second_factor_failed = _signals.signal("second-factor-failed")
+
+#: Somebody signed in after several failures by account. Payload: ``action``, ``failures``,
+#: ``subject``.
+sign_in_after_failures = _signals.signal("sign-in-after-failures")
+
+#: All known devices of an account were revoked. Payload: ``subject``.
+devices_forgotten = _signals.signal("devices-forgotten")
+
+#: A message was not sent though its request was admitted, and was answered as if it were.
+#: Payload: ``action``, ``reasons`` (limits' names, or ``country``), ``subject``.
+send_withheld = _signals.signal("send-withheld")
+
+#: So few codes of a range or country were entered that sends there stop. Payload: ``action``,
+#: ``limit`` (its name), ``ends_at_ms``.
+sends_stopped = _signals.signal("sends-stopped")
+
+#: The notifier raised, or too many messages were waiting. Payload: ``action``, ``reason``.
+send_failed = _signals.signal("send-failed")
+
+#: An operator unlocked or blocked something. Payload: ``act``, ``action``, ``reason``, ``by``,
+#: ``subject``.
+operator_acted = _signals.signal("operator-acted")
 
 
 def send(signal: NamedSignal, app: Flask, **payload: Any) -> None:

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
     from flask import Flask
 
-    from authguard.accounts import Accounts
+    from authguard.accounts import Accounts, Member, Members
+    from authguard.devices import DeviceCookies
     from authguard.flask.client_address import Proxies
+    from authguard.flask.outbound import Outbound
     from authguard.flask.settings import Settings
     from authguard.guard import Guard
+    from authguard.notify import Channel
     from authguard.passwords import Passwords
 
-__all__ = ["LookUp", "State", "current_app_object", "current_state", "state_of"]
+__all__ = ["LookUp", "Messaging", "State", "current_app_object", "current_state", "state_of"]
 
 _KEY: Final = "authguard"
 
@@ -51,6 +54,26 @@ class LookUp:
         return None if self.resolve is None else self.resolve(typed)
 
 
+@dataclass(frozen=True, slots=True)
+class Messaging:
+    """
+    What the blueprint needs to send codes and links.
+
+    Attributes:
+        members: The app's accounts.
+        outbound: Makes and sends the messages.
+        channels: The ways a code may go: ``sms``, ``email``.
+        code_life_ms: How long a code lives, in milliseconds.
+        accept_password: Raises ``InvalidInput`` for a new password that is not good enough.
+    """
+
+    members: Members
+    outbound: Outbound
+    channels: tuple[Channel, ...]
+    code_life_ms: int
+    accept_password: Callable[[str, Member], None]
+
+
 @dataclass(slots=True)
 class State:
     """
@@ -62,7 +85,9 @@ class State:
         passwords: Hashes; one object, since its slots bound the whole process.
         proxies: Whose word on the client's address is taken.
         look_up: Turns names into keys.
+        devices: Makes and reads device cookies.
         made_by: The extension that made it.
+        messaging: Sends codes and links; None without a notifier.
         looked_over_by: The extensions that have looked over the app's views.
     """
 
@@ -71,7 +96,9 @@ class State:
     passwords: Passwords
     proxies: Proxies
     look_up: LookUp
+    devices: DeviceCookies
     made_by: object
+    messaging: Messaging | None = None
     looked_over_by: list[object] = field(default_factory=list)
 
     def install(self, app: Flask) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from authguard.errors import HashingUnavailable, InvalidInput
 from authguard.identity import AccountKey
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from authguard.accounts import Account, Accounts
 
-__all__ = ["ReservedAttempt", "Verifier", "sign_in"]
+__all__ = ["Checked", "ReservedAttempt", "Verifier", "sign_in"]
 
 
 class ReservedAttempt(Protocol):
@@ -24,6 +25,26 @@ class ReservedAttempt(Protocol):
 
     def release(self) -> None:
         """Say that the credential was never looked at."""
+
+
+AttemptT = TypeVar("AttemptT", bound=ReservedAttempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked(Generic[AttemptT]):
+    """
+    How a credential was found.
+
+    Attributes:
+        account: Whose it is said to be; None if there is no such account.
+        proved: Whether it is right, and its account active. Without it, nothing about
+            ``account`` may be told.
+        attempt: The reservation, by now given back if it is proved.
+    """
+
+    account: Account | None
+    proved: bool
+    attempt: AttemptT
 
 
 class Verifier(Protocol):
@@ -42,34 +63,32 @@ class Verifier(Protocol):
 def sign_in(
     read: Callable[[], tuple[str, str]],
     *,
-    reserve: Callable[[AccountKey], ReservedAttempt],
+    reserve: Callable[[AccountKey, Account | None], AttemptT],
     charge_client: Callable[[], None],
     normalise: Callable[[object], str],
     passwords: Verifier,
     accounts: Accounts,
-) -> Account | None:
+    second_factors: bool,
+) -> Checked[AttemptT]:
     """
     Check one name and password, and tell whose they are.
 
     Every name of an account counts under the account's one key, a text that names nobody under
-    itself. Unknown, wrong, disabled and second-factor accounts cost the same one hash and get
-    the same answer. An account with a second factor is never signed in by its password alone:
-    this version has no one-time codes, so even the right password is answered and counted like
-    a wrong one.
+    itself. Unknown, wrong and disabled accounts cost the same one hash and get the same answer.
+    The password of an account with a second factor proves half of what is asked: the caller must
+    ask for the other half. Where it can't, such an account is never signed in by half: even the
+    right password is answered and counted like a wrong one.
 
     Args:
         read: Gives the typed name and password, or raises ``InvalidInput``.
-        reserve: Reserves an attempt for an account's key; raises ``Denied`` and
-            ``StoreUnavailable``.
+        reserve: Reserves an attempt for an account's key, and the account if there is one; raises
+            ``Denied`` and ``StoreUnavailable``.
         charge_client: Counts a request that names no usable account against its client alone;
             raises the same.
         normalise: Gives a name's one spelling; raises ``InvalidInput`` for what can't be one.
         passwords: Computes the hashes.
         accounts: Finds the accounts.
-
-    Returns:
-        The account that is now proved; None if the answer is "wrong name or password", whatever
-        the cause.
+        second_factors: Whether the caller can ask for a second factor.
 
     Raises:
         Denied: A limit refuses; no hash was computed.
@@ -81,7 +100,7 @@ def sign_in(
         name = normalise(typed)  # refused here, before it reaches the app's database
         account = accounts.find(typed)
         key = AccountKey(name) if account is None else AccountKey.of_app(account.key)
-        attempt = reserve(key)
+        attempt = reserve(key, account)
     except InvalidInput:
         charge_client()
         raise
@@ -92,10 +111,12 @@ def sign_in(
         attempt.release()
         raise
     # All is asked after the hash, so that the work tells nothing.
-    if not right or account is None or not account.active or account.second_factor:
-        return None
+    if account is None or not right or not account.active:
+        return Checked(account, proved=False, attempt=attempt)
+    if account.second_factor and not second_factors:
+        return Checked(account, proved=False, attempt=attempt)
     attempt.succeed()
     if stored is not None and passwords.needs_rehash(stored):
         with suppress(HashingUnavailable):  # the success stands; the next sign-in tries again
             accounts.replace_password_hash(account.key, stored, passwords.hash(password))
-    return account
+    return Checked(account, proved=True, attempt=attempt)

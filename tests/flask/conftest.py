@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from flask.testing import FlaskClient
     from werkzeug.test import TestResponse
 
+    from authguard.notify import Message
+
 SECRET = "of the flask tests: 0123456789abcdef"
 HOME = "203.0.113.9"
 
@@ -34,6 +36,39 @@ POLICY = {
 }
 
 
+#: What the blueprints of the tests are made with.
+MESSAGES: dict[str, Any] = {"channels": ("sms", "email"), "sms_countries": ("US",)}
+
+#: Set-up S for everything that sends or checks what was sent.
+ALL_OF_S: dict[str, Any] = {
+    **POLICY,
+    "password.forgot": {
+        "limits": [
+            {"name": "account", "by": ["account"], "sliding_log": "3/1h"},
+            {"name": "client", "by": ["client"], "sliding_log": "10/1h"},
+        ]
+    },
+    "password.reset": {
+        "limits": [{"name": "client", "by": ["client"], "sliding_log": "20/1h"}],
+    },
+    "otp": {
+        "send": {
+            "limits": [
+                {"name": "cooldown", "by": ["account"], "cooldown": ["60s"]},
+                {"name": "quota", "by": ["account"], "sliding_log": "5/24h"},
+                {"name": "client", "by": ["client"], "sliding_log": "20/1h"},
+            ]
+        },
+        "verify": {
+            "limits": [
+                {"name": "account", "by": ["account"], "sliding_log": "5/15m", "lockout": "15m"},
+                {"name": "client", "by": ["client"], "sliding_log": "20/15m"},
+            ]
+        },
+    },
+}
+
+
 @dataclass
 class Person:
     """An account of the tests."""
@@ -43,6 +78,33 @@ class Person:
     password_hash: str | None
     active: bool = True
     second_factor: bool = False
+    phone: str | None = None
+    session_stamp: str = "session-stamp-0"
+    device_stamp: str = "device-stamp-0"
+    recovery_required: set[str] = field(default_factory=set)
+
+    @property
+    def email(self) -> str:
+        """Where mail goes."""
+        return f"{self.username}@example.test"
+
+
+class Outbox:
+    """A notifier that keeps what it was given, and fails on demand."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.messages: list[Message] = []
+        self.tries = 0
+        self.failure: Exception | None = None
+
+    def send(self, message: Message) -> None:
+        """Keep a message, or raise what the test has set."""
+        with self._lock:
+            self.tries += 1
+            if self.failure is not None:
+                raise self.failure
+            self.messages.append(message)
 
 
 class People:
@@ -51,10 +113,16 @@ class People:
     def __init__(self, passwords: Passwords) -> None:
         self._lock = threading.Lock()
         self.by_key = {
-            "key-1": Person("key-1", "vera", passwords.hash("right vera")),
-            "key-2": Person("key-2", "omar", passwords.hash("right omar")),
+            "key-1": Person("key-1", "vera", passwords.hash("right vera"), phone="+14155550101"),
+            "key-2": Person("key-2", "omar", passwords.hash("right omar"), phone="+14155550102"),
             "key-3": Person("key-3", "dora", passwords.hash("right dora"), active=False),
-            "key-4": Person("key-4", "tess", passwords.hash("right tess"), second_factor=True),
+            "key-4": Person(
+                "key-4",
+                "tess",
+                passwords.hash("right tess"),
+                second_factor=True,
+                phone="+14155550103",
+            ),
             "key-5": Person("key-5", "nora", None),
         }
         self.asked: list[str] = []
@@ -77,6 +145,33 @@ class People:
         with self._lock:
             if self.by_key[key].password_hash == old:
                 self.by_key[key].password_hash = new
+
+    def set_password(self, key: str, new: str) -> None:
+        """Keep a new password, and end sessions and devices."""
+        with self._lock:
+            person = self.by_key[key]
+            person.password_hash = new
+            person.session_stamp += "'"
+            person.device_stamp += "'"
+
+    def forget_devices(self, key: str) -> None:
+        """End the devices."""
+        with self._lock:
+            self.by_key[key].device_stamp += "'"
+
+    def require_recovery(self, key: str, action: str) -> bool:
+        """Keep that recovery is needed."""
+        with self._lock:
+            new = action not in self.by_key[key].recovery_required
+            self.by_key[key].recovery_required.add(action)
+            return new
+
+    def lift_recovery(self, key: str, action: str) -> bool:
+        """Open it again."""
+        with self._lock:
+            needed = action in self.by_key[key].recovery_required
+            self.by_key[key].recovery_required.discard(action)
+            return needed
 
 
 class Spy:
@@ -122,6 +217,7 @@ class Site:
         self.spy = Spy()
         self.state.passwords = self.spy  # type: ignore[assignment]
         self.people = People(self.spy.real)
+        self.outbox = Outbox()
 
     @property
     def guard(self) -> Any:
@@ -145,6 +241,26 @@ class Site:
         body = {"identifier": who, "password": password}
         return self.post(json=body, client=client, **how)
 
+    def send_code(
+        self, who: str = "vera", channel: str = "sms", *, client: str = HOME, **fields: Any
+    ) -> TestResponse:
+        """Ask for a code by JSON."""
+        body = {"identifier": who, "channel": channel, **fields}
+        return self.post("/auth/otp/send", json=body, client=client)
+
+    def verify(self, challenge: str, code: str, *, client: str = HOME) -> TestResponse:
+        """Answer a challenge by JSON."""
+        return self.post(
+            "/auth/otp/verify", json={"challenge": challenge, "code": code}, client=client
+        )
+
+    def messages(self, kind: str | None = None) -> list[Message]:
+        """Give what went out so far, newest first, of one kind or all."""
+        with self.app.app_context():
+            assert self.auth.drain_messages(timeout_s=30)
+        sent = reversed(self.outbox.messages)
+        return [message for message in sent if kind in (None, message.kind)]
+
     def statuses(self, times: int, *args: Any, **how: Any) -> list[int]:
         """Try several times, one after another."""
         return [self.login(*args, **how).status_code for _ in range(times)]
@@ -167,6 +283,7 @@ def bare_app(valkey_url: str) -> Flask:
         AUTHGUARD_SECRET=SECRET,
         AUTHGUARD_POLICY=POLICY,
         AUTHGUARD_DEADLINE_MS=10_000,
+        AUTHGUARD_BASE_URL="http://app.example",
     )
     return app
 
@@ -175,6 +292,8 @@ def bare_app(valkey_url: str) -> Flask:
 def site_factory(bare_app: Flask, client: valkey.Valkey) -> Iterator[Callable[..., Site]]:
     """
     Make sites; ``blueprint=False`` leaves the ready-made routes out.
+
+    With ``messages`` (options of the blueprint, or none of them: {}) they can send.
 
     Afterwards every key that a test left must have an expiry (B108).
     """
@@ -185,6 +304,7 @@ def site_factory(bare_app: Flask, client: valkey.Valkey) -> Iterator[Callable[..
         clock: Callable[[], int] | None = None,
         limits: list[dict[str, Any]] | None = None,
         blueprint: bool = True,
+        messages: dict[str, Any] | None = None,
         **config: Any,
     ) -> Site:
         if limits is not None:
@@ -192,14 +312,18 @@ def site_factory(bare_app: Flask, client: valkey.Valkey) -> Iterator[Callable[..
         bare_app.config.update(config)
         site = Site(bare_app, AuthGuard(bare_app, clock=clock))
         made.append(site)
+        options: dict[str, Any] = {}
+        if messages is not None:
+            options = {"notifier": site.outbox, **MESSAGES, **messages}
         if blueprint:
             bare_app.register_blueprint(
-                site.auth.blueprint(accounts=site.people), url_prefix="/auth"
+                site.auth.blueprint(accounts=site.people, **options), url_prefix="/auth"
             )
         return site
 
     yield make
     for site in made:
+        site.messages()
         site.guard.close()
     assert [key for key in client.scan_iter() if client.pttl(key) == -1] == []
 
@@ -208,6 +332,18 @@ def site_factory(bare_app: Flask, client: valkey.Valkey) -> Iterator[Callable[..
 def site(site_factory: Callable[..., Site], clock: Callable[[], int]) -> Site:
     """Give a site on set-up S, whose clock a test moves by hand."""
     return site_factory(clock=clock)
+
+
+@pytest.fixture
+def post_site(site_factory: Callable[..., Site], clock: Callable[[], int]) -> Site:
+    """Give a site that sends codes and links, on set-up S, whose clock a test moves by hand."""
+    return site_factory(clock=clock, messages={}, AUTHGUARD_POLICY=ALL_OF_S)
+
+
+@pytest.fixture
+def default_site(site_factory: Callable[..., Site], clock: Callable[[], int]) -> Site:
+    """Give a site that sends codes and links, on the default profile, with a clock by hand."""
+    return site_factory(clock=clock, messages={}, AUTHGUARD_POLICY=None)
 
 
 @pytest.fixture

@@ -56,7 +56,12 @@ def heard() -> Iterator[Heard]:
 def test_one_locked_signal_for_one_lock(site: Site, heard: Heard, clock: Clock) -> None:
     """B145: a lock and 50 refused tries are one signal, with the lock's real end."""
     site.statuses(55)
-    expected = {"action": "login", "limit": "account", "ends_at_ms": clock.now_ms + 900_000}
+    expected = {
+        "action": "login",
+        "limit": "account",
+        "ends_at_ms": clock.now_ms + 900_000,
+        "subject": site.guard.subject(site.guard.account_key("vera")),
+    }
     assert heard.of("account_locked") == [expected]
     assert len(heard.of("attempt_refused")) == 50
     assert len(heard.of("sign_in_failed")) == 5

@@ -1,0 +1,349 @@
+"""
+Operators' commands: ``status``, ``unlock`` and ``block``.
+
+They work at a desk: the app's (``flask authguard``), or one that is set up from options and the
+environment (``authguard``). Needs the extra ``cli``.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shlex
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from authguard._notes import check_text
+from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
+from authguard.errors import ConfigurationError, InvalidInput, StoreUnavailable
+from authguard.guard import Guard
+from authguard.identity.addresses import read_address
+from authguard.identity.pseudonyms import check_secrets
+from authguard.limits import parse_period_ms
+from authguard.ops.desk import Desk, Selection
+from authguard.ops.operate import block, unlock
+from authguard.ops.printable import printable
+from authguard.ops.standing import status
+from authguard.ops.standing_table import moment, standing_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from authguard.identity import Address
+    from authguard.ops.operate import Blocked, Unlocked
+
+__all__ = ["DESK", "WHERE", "block_command", "status_command", "unlock_command"]
+
+#: Where a context keeps the function that gives the app's desk, in its ``meta``.
+DESK: Final = "authguard.desk"
+
+#: Options that say where to look; an app knows.
+WHERE: Final = frozenset({"store_url", "policy"})
+
+_UNLOCK_STATUS: Final = f"{EXIT_STATUS}  3  there was nothing to free\n"
+_NOTHING_FREED: Final = 3
+
+#: Longest time of one decision at a desk of our own: a person waits, no request.
+_PATIENT_MS: Final = 2_000
+
+_AS_SPELT: Final = "names count as they are spelt: if your app looks them up, use flask authguard"
+
+
+class _Address(click.ParamType[Any]):
+    """An IP address in any spelling."""
+
+    name = "addr"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Address:
+        """Read it, or end with status 2."""
+        try:
+            return read_address(str(value))
+        except ValueError:
+            self.fail(f"{printable(str(value))} is no IP address", param, ctx)
+
+
+class _Line(click.ParamType[Any]):
+    """A short line of text."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check it, or end with status 2."""
+        try:
+            return check_text(str(value), "text")
+        except InvalidInput as error:
+            self.fail(f"the text {error.problem}", param, ctx)
+
+
+def _os_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as containers have
+        return f"user {os.getuid()}"
+
+
+def _where(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where to look."""
+    for option in (
+        click.option(
+            "--policy",
+            metavar="FILE",
+            type=click.Path(),
+            help="The app's policy file; the default profile without one.",
+        ),
+        click.option(
+            "--store-url",
+            metavar="URL",
+            envvar="AUTHGUARD_STORE_URL",
+            show_envvar=True,
+            help="The app's Valkey. The secret is read from AUTHGUARD_SECRET; several are"
+            " separated by blanks, the newest first.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    ):
+        function = option(function)
+    return function
+
+
+def _whom(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say whom, who, and why."""
+    for option in (
+        click.option(
+            "--by",
+            metavar="NAME",
+            type=_Line(),
+            default=_os_user,
+            show_default="the system's user",
+            help="Who does it.",
+        ),
+        click.option("--reason", metavar="TEXT", type=_Line(), help="Why; kept for 90 days."),
+        click.option(
+            "--network", type=_Address(), metavar="ADDR", help="A network, by any address of it."
+        ),
+        click.option(
+            "--client",
+            type=_Address(),
+            metavar="ADDR",
+            help="A client, by any of its addresses; with --account, the account from there.",
+        ),
+        click.option(
+            "--account", metavar="NAME", help="An account, by any of its names; never a pattern."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("status", epilog=EXIT_STATUS, short_help="Tell how an account or client stands.")
+@click.argument("action")
+@click.argument("account", metavar="[KEY]", required=False)
+@click.option(
+    "--client",
+    type=_Address(),
+    metavar="ADDR",
+    help="A client, by any of its addresses; with KEY, the account from there as well.",
+)
+@click.option(
+    "--destination", metavar="TO", help="An e-mail address or phone number that messages go to."
+)
+@_where
+def status_command(
+    *,
+    action: str,
+    account: str | None,
+    client: Address | None,
+    destination: str | None,
+    as_json: bool,
+    store_url: str | None = None,
+    policy: str | None = None,
+) -> None:
+    """
+    Tell how an account, a client or a destination stands at ACTION, such as login.
+
+    KEY is an account, by any of its names. Every limit that counts by what is named is shown: used,
+    left, and when the next place is free; the locks; the blocks; and what operators did last, when
+    and why. Limits that count by account and client together are shown where both are named.
+    """
+    with _desk(store_url, policy) as desk:
+        _say_how_it_counts(desk, account)
+        standing = status(desk, action, account=account, client=client, destination=destination)
+    if as_json:
+        click.echo(json.dumps(standing.as_json()))
+    else:
+        show(standing_table(standing))
+
+
+@click.command("unlock", epilog=_UNLOCK_STATUS, short_help="Empty counts, end locks and blocks.")
+@click.argument("actions", metavar="[ACTION]...", nargs=-1)
+@_whom
+@_where
+@click.pass_context
+def unlock_command(
+    ctx: click.Context,
+    *,
+    actions: tuple[str, ...],
+    account: str | None,
+    client: Address | None,
+    network: Address | None,
+    by: str,
+    reason: str | None,
+    as_json: bool,
+    store_url: str | None = None,
+    policy: str | None = None,
+) -> None:
+    """
+    Let an account, a client or a network go on: empty its counts, end its locks, lift its block.
+
+    For the ACTIONs that are named, such as login, or for all. With --account, all that counts by
+    the account; with --client besides, what counts by the two together, too. With --client or
+    --network alone, what counts by that. A block is lifted whatever ACTION is named, since it holds
+    for all.
+    """
+    selection = _selection(account, client, network)
+    with _desk(store_url, policy) as desk:
+        _say_how_it_counts(desk, account)
+        done = unlock(desk, selection, by=by, reason=reason, actions=tuple(dict.fromkeys(actions)))
+    _tell_what_stays(done, selection)
+    click.echo(json.dumps(done.as_json()) if as_json else _freed(done))
+    if not done:
+        ctx.exit(_NOTHING_FREED)
+
+
+@click.command("block", epilog=EXIT_STATUS, short_help="Refuse an account, client or network.")
+@_whom
+@click.option("--for", "length", metavar="PERIOD", help="Such as 1h; else until it is unlocked.")
+@_where
+def block_command(
+    *,
+    account: str | None,
+    client: Address | None,
+    network: Address | None,
+    by: str,
+    reason: str | None,
+    length: str | None,
+    as_json: bool,
+    store_url: str | None = None,
+    policy: str | None = None,
+) -> None:
+    """
+    Refuse every action of an account, a client, a network, or an account from one client.
+
+    No success, no new password and no window ends it: only --for, or an unlock. Sessions that are
+    open already stay open.
+    """
+    selection = _selection(account, client, network)
+    with _desk(store_url, policy) as desk:
+        _say_how_it_counts(desk, account)
+        for_ms = None if length is None else parse_period_ms(length, "--for")
+        done = block(desk, selection, by=by, reason=reason, for_ms=for_ms)
+    click.echo(json.dumps(done.as_json()) if as_json else _blocked(done))
+
+
+def _selection(account: str | None, client: Address | None, network: Address | None) -> Selection:
+    """Say whom the options name."""
+    if network is not None and (account is not None or client is not None):
+        raise click.UsageError("--network stands alone; leave --account and --client out")
+    if account is None and client is None and network is None:
+        raise click.UsageError("name somebody: --account, --client or --network")
+    return Selection(account, client, network)
+
+
+@contextmanager
+def _desk(store_url: str | None, policy: str | None) -> Iterator[Desk]:
+    """Give the app's desk, or set one up; an error at it is one line and an exit status."""
+    with ExitStack() as ending:
+        apps: Callable[[], Desk] | None = click.get_current_context().meta.get(DESK)
+        try:
+            if apps is not None:
+                yield apps()
+            else:
+                yield Desk(
+                    ending.enter_context(_own_guard(store_url, policy)), word=lambda _: _AS_SPELT
+                )
+        except (ConfigurationError, InvalidInput) as error:
+            raise WrongUseError(printable(str(error))) from None
+        except StoreUnavailable as error:
+            place = "the store" if apps is not None else place_of(store_url)
+            raise UnavailableError(
+                f"{place} gave no clear answer ({error.reason}); what was asked may be done or not,"
+                " so ask again"
+            ) from None
+
+
+def _own_guard(store_url: str | None, policy: str | None) -> Guard:
+    if not store_url:
+        raise ConfigurationError(
+            "AG010", "--store-url", "missing", "give it, or set AUTHGUARD_STORE_URL"
+        )
+    secrets = os.environ.get("AUTHGUARD_SECRET", "").split()
+    return Guard(
+        store_url,
+        secret=check_secrets(secrets, "AUTHGUARD_SECRET"),
+        policies=policy,
+        deadline_ms=_PATIENT_MS,
+    )
+
+
+def _say_how_it_counts(desk: Desk, account: str | None) -> None:
+    word = None if account is None else desk.word(account)
+    if word is not None:
+        click.echo(f"Note: {word}", err=True)
+
+
+def _tell_what_stays(done: Unlocked, selection: Selection) -> None:
+    """Say on standard error what refuses still, or may."""
+    values = {**selection.named, "network": selection.client}
+
+    def options(by: tuple[str, ...]) -> str:
+        return " ".join(f"--{part} {shlex.quote(str(values[part]))}" for part in by)
+
+    for by in done.still_blocked:
+        click.echo(f"Note: still blocked by {' and '.join(by)}; unlock {options(by)}", err=True)
+    for left in done.still_full:
+        click.echo(f"Note: still refused by {left}; unlock {options(left.by)}", err=True)
+    if done.pairs:
+        kept = ", ".join(map(str, done.pairs))
+        click.echo(
+            f"Note: kept, since it counts by the client too ({kept}); to empty it for one client,"
+            " add --client ADDR",
+            err=True,
+        )
+
+
+def _freed(done: Unlocked) -> str:
+    """Say what was freed, a line for each action."""
+    lines = [
+        f"{each.action}: "
+        + ", ".join(
+            [
+                *([_counted(each.entries, "place") + " freed in its logs"] if each.entries else []),
+                *([_counted(each.locks, "lock") + " ended"] if each.locks else []),
+                *(["recovery no longer required"] if each.recovery else []),
+            ]
+        )
+        for each in done.freed
+        if each
+    ]
+    if done.block:
+        lines.append("block lifted")
+    return "\n".join(lines) or f"nothing to free: no count, lock or block by {_on(done.on)}"
+
+
+def _blocked(done: Blocked) -> str:
+    if done.until_ms is None:
+        return f"{_on(done.on)} blocked for every action, until somebody unlocks it"
+    until = moment(done.until_ms, done.at_ms)
+    return f"{_on(done.on)} blocked for every action, until {until} (UTC)"
+
+
+def _on(parts: tuple[str, ...]) -> str:
+    return " and ".join(parts)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

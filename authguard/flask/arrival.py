@@ -1,0 +1,237 @@
+"""What follows a proved or a failed credential: session, device cookie, words to the owner."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from flask import after_this_request, current_app, jsonify, redirect, request, url_for
+
+from authguard.devices import DEVICE_LIFE_S
+from authguard.flask import signals
+from authguard.flask.ledger import ledger
+from authguard.flask.outbound import Recipient
+from authguard.flask.pages import endpoint
+from authguard.flask.responses import wants_json
+from authguard.flask.session import start_session
+from authguard.flask.state import current_app_object, current_state
+from authguard.identity import AccountKey
+from authguard.limits import SlidingLog
+
+if TYPE_CHECKING:
+    from flask import Response
+    from werkzeug.wrappers import Response as BaseResponse
+
+    from authguard.accounts import Account, Accounts, Member
+    from authguard.flask.attempts import RequestAttempt
+    from authguard.flask.state import Messaging
+
+__all__ = [
+    "account_key",
+    "arrive",
+    "device_of",
+    "fail",
+    "forget_this_browser",
+    "messaging",
+    "recipient",
+    "signed_in",
+    "tell_owners",
+    "the_accounts",
+]
+
+_log = logging.getLogger("authguard")
+
+_COOKIE: Final = "authguard_device"
+
+#: Failures in a short log of the account from which its owner is told of the sign-in after them.
+#: People mistype once or twice.
+_SEVERAL: Final = 3
+
+#: Logs up to an hour tell what happened just now.
+_SHORT_MS: Final = 3_600_000
+
+
+def the_accounts() -> Accounts:
+    """Return the accounts that the blueprint was made with."""
+    accounts = current_state().look_up.accounts
+    if accounts is None:  # only a view of ours put into another app by hand
+        raise RuntimeError("the blueprint is not registered on this app")
+    return accounts
+
+
+def messaging() -> Messaging:
+    """Return what sends codes and links; the routes that need it exist only with a notifier."""
+    found = current_state().messaging
+    if found is None:
+        raise RuntimeError("the blueprint has no notifier on this app")
+    return found
+
+
+def recipient(account: Account) -> Recipient:
+    """Copy what messages to this account's owner need."""
+    return Recipient.of(cast("Member", account), current_state().guard)
+
+
+def device_of(account: Account | None) -> str | None:
+    """
+    Give the id of this browser, if it is known to the account; the same work for a name of nobody.
+
+    Args:
+        account: The account that is named, or None.
+    """
+    state = current_state()
+    if state.messaging is None:
+        return None
+    member = cast("Member | None", account)
+    return state.devices.read(
+        request.cookies.get(_COOKIE),
+        account="" if member is None else member.key,
+        stamp="" if member is None else member.device_stamp,
+    )
+
+
+def arrive(account: Account, attempt: RequestAttempt) -> None:
+    """
+    Begin the session of somebody who has proved all that is asked, and remember the browser.
+
+    Args:
+        account: Whose session it is.
+        attempt: The attempt that proved it.
+    """
+    start_session(account)
+    app = current_app_object()
+    signals.send(signals.signed_in, app, action=attempt.action)
+    state = current_state()
+    failures = _recent_failures(attempt)
+    if failures >= _SEVERAL:
+        signals.send(
+            signals.sign_in_after_failures,
+            app,
+            action=attempt.action,
+            failures=failures,
+            subject=attempt.subject,
+        )
+    if state.messaging is None:
+        return
+    member = cast("Member", account)
+    _remember(
+        state.devices.issue(
+            request.cookies.get(_COOKIE),
+            account=member.key,
+            stamp=member.device_stamp,
+            keep=attempt.device,
+        )
+    )
+    if failures >= _SEVERAL:
+        state.messaging.outbound.notice(recipient(account), "notice_sign_in")
+
+
+def fail(attempt: RequestAttempt) -> None:
+    """
+    Tell of a credential that was found wanting.
+
+    Args:
+        attempt: The attempt, a counted failure now.
+    """
+    signals.send(signals.sign_in_failed, current_app_object(), action=attempt.action)
+
+
+def tell_owners(_error: BaseException | None) -> None:
+    """
+    Do what this request's failures ask for; runs when the request is over.
+
+    However an attempt failed, and in whichever view: its owner is told of a lock once, and that
+    recovery is needed is kept. Looks an account up for names of nobody as well.
+    """
+    state = current_state()
+    if state.messaging is None:
+        return
+    for attempt in ledger().attempts.values():
+        if attempt.account is None or not attempt.stands:
+            continue
+        verdicts = attempt.decision.verdicts
+        recovery = any(verdict.recovery for verdict in verdicts)
+        if not recovery and not any(verdict.lock_set for verdict in verdicts):
+            continue
+        try:
+            _tell_owner(state.messaging, attempt, recovery=recovery)
+        except Exception as error:  # noqa: BLE001 - whatever the app's accounts raise; text unseen
+            _log.error("%s: an owner was not told: %s", attempt.action, type(error).__name__)
+
+
+def _tell_owner(messaging: Messaging, attempt: RequestAttempt, *, recovery: bool) -> None:
+    members, outbound = messaging.members, messaging.outbound
+    account = members.get(attempt.account or "")
+    if account is None or not account.active:
+        return
+    if recovery and members.require_recovery(account.key, attempt.action):
+        signals.send(
+            signals.recovery_required,
+            current_app_object(),
+            action=attempt.action,
+            subject=attempt.subject,
+        )
+        outbound.notice(recipient(account), "notice_recovery")
+    elif attempt.action == "login" and _locks_account(attempt):
+        outbound.unlock_link(recipient(account))
+
+
+def _locks_account(attempt: RequestAttempt) -> bool:
+    """Tell whether a lock that this attempt set is the account's, and not its client's."""
+    limits = {limit.name: limit.by for limit in current_state().guard.policy(attempt.action).limits}
+    return any(
+        verdict.lock_set and "account" in limits[verdict.name]
+        for verdict in attempt.decision.verdicts
+    )
+
+
+def signed_in() -> BaseResponse:
+    """Answer somebody who has just signed in."""
+    if wants_json():
+        return jsonify(status="authenticated")
+    target = current_state().settings.login_redirect or endpoint("me")
+    return redirect(target if target.startswith("/") else url_for(target), 303)
+
+
+def forget_this_browser() -> None:
+    """Take the device cookie away."""
+
+    @after_this_request
+    def _delete(response: Response) -> Response:
+        response.delete_cookie(_COOKIE, **_cookie_fields())
+        return response
+
+
+def _remember(cookie: str) -> None:
+    @after_this_request
+    def _set(response: Response) -> Response:
+        response.set_cookie(_COOKIE, cookie, max_age=DEVICE_LIFE_S, **_cookie_fields())
+        return response
+
+
+def _cookie_fields() -> dict[str, Any]:
+    interface = current_app.session_interface
+    return {
+        "path": interface.get_cookie_path(current_app),
+        "domain": interface.get_cookie_domain(current_app),
+        "secure": interface.get_cookie_secure(current_app),
+        "httponly": True,
+        "samesite": "Lax",
+    }
+
+
+def _recent_failures(attempt: RequestAttempt) -> int:
+    """Count the failures by account, or known device, that stood in a short log before this."""
+    limits = {limit.name: limit for limit in current_state().guard.policy(attempt.action).limits}
+    counts = [0]
+    for verdict in attempt.decision.verdicts:
+        limit = limits[verdict.name]
+        short = isinstance(limit.algorithm, SlidingLog) and limit.algorithm.window_ms <= _SHORT_MS
+        if short and limit.by in (("account",), ("device",)):
+            counts.append(verdict.limit - verdict.remaining - 1)
+    return max(counts)
+
+
+def account_key(account: Account | None, name: str) -> AccountKey:
+    """Give what an account counts under: its key, or the name if it names nobody."""
+    return AccountKey(name) if account is None else AccountKey.of_app(account.key)

@@ -1,0 +1,323 @@
+"""The routes ``/otp/send`` and ``/otp/verify``: a second factor, or a sign-in by code."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from flask import jsonify, redirect, request, url_for
+
+from authguard import http
+from authguard.errors import Denied, InvalidInput
+from authguard.flask import signals
+from authguard.flask.arrival import (
+    account_key,
+    arrive,
+    device_of,
+    fail,
+    messaging,
+    recipient,
+    signed_in,
+)
+from authguard.flask.attempts import charge_client, peek, refuse_shut, reserve
+from authguard.flask.fields import read_fields, read_optional, typed_text
+from authguard.flask.pages import endpoint, form_page, show
+from authguard.flask.refusals import as_http_errors
+from authguard.flask.responses import respond, wants_json
+from authguard.flask.session import Pending, pending, wait_for
+from authguard.flask.state import current_app_object, current_state
+from authguard.flows.otp import DIGITS, SECOND_FACTOR, SIGN_IN, Sent, check_code, send_code
+from authguard.identity import AccountKey, StandIn
+from authguard.one_time import Holder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from werkzeug.wrappers import Response as BaseResponse
+
+    from authguard.accounts import Member
+    from authguard.flask.attempts import RequestAttempt
+    from authguard.http import Answer
+    from authguard.notify import Channel
+
+__all__ = ["otp_send", "otp_verify", "start_second_factor"]
+
+_SEND: Final = "otp.send"
+_VERIFY: Final = "otp.verify"
+
+_log = logging.getLogger("authguard")
+
+_CHANNEL_NAMES: Final = {"sms": "Text message", "email": "E-mail"}
+_READY: Final[dict[str, Any]] = {"state": "ready", "message": None, "retry_after": None}
+_SEND_WORDS: Final = {400: "Enter your name.", 429: "Too many codes were asked for."}
+_VERIFY_WORDS: Final = {
+    400: "Enter the code.",
+    401: "That code is wrong or too old.",
+    429: "Too many wrong codes.",
+}
+
+
+def otp_send() -> BaseResponse:
+    """Show the form, or send a code; the answer is the same for names that nobody has."""
+    if request.method != "POST":
+        return show("otp_send", **_READY, identifier="", **_channels())
+    with as_http_errors(_send_page()):
+        try:
+            identifier, typed = read_fields(request, "identifier", "channel")
+            channel = _channel(typed)
+            named = read_optional(request, "challenge")
+            name = current_state().guard.normalise(identifier)
+            account = messaging().members.find(identifier)
+            purpose, key, challenge = _continued(account, name, named)
+            sent = _send(account, key, purpose, channel, challenge)
+        except InvalidInput:
+            charge_client(_SEND)
+            raise
+    second_factor = purpose == SECOND_FACTOR
+    if second_factor or not wants_json():
+        wait_for(_pending(sent, identifier, channel, second_factor=second_factor), fresh=False)
+    if wants_json():
+        answer = jsonify(status="sent", challenge=sent.challenge, retry_after=sent.next_send_s)
+        answer.status_code = 202
+        return answer
+    return redirect(url_for(endpoint("otp_verify")), 303)
+
+
+def otp_verify() -> BaseResponse:
+    """Show the form for the code that this browser waits for, or check a code."""
+    if request.method != "POST":
+        waiting = pending()
+        if waiting is None:
+            return redirect(url_for(endpoint("otp_send")), 303)
+        return show("otp_verify", **_READY, **_code_form())
+    page = form_page("otp_verify", _VERIFY_WORDS, _code_form)
+    state = current_state()
+    with as_http_errors(page):
+        found = check_code(
+            _read_code,
+            reserve=_reserve_check,
+            charge_client=partial(charge_client, _VERIFY),
+            codes=state.guard.one_time,
+            accounts=messaging().members,
+        )
+    if found is None:
+        return respond(http.unauthenticated("Wrong or expired code."), page)
+    holder, challenge, code, checked = found
+    if not checked.proved or checked.account is None:
+        _wrong_code(holder, checked.attempt)
+        return respond(http.unauthenticated("Wrong or expired code."), page)
+    messaging().outbound.entered(recipient(checked.account), holder, challenge, code)
+    arrive(checked.account, checked.attempt)
+    return signed_in()
+
+
+def start_second_factor(account: Member, identifier: str) -> Sent:
+    """
+    Send the code that a proved password asks for; it begins a fresh session that waits for it.
+
+    Where the limits on sending refuse, the code before goes on, if there is one.
+
+    Args:
+        account: Whose password was proved.
+        identifier: What was typed.
+
+    Raises:
+        Denied: No code may be sent now, and there is none before; or the code step is shut.
+        StoreUnavailable: The store gave no answer.
+    """
+    key = AccountKey.of_app(account.key)
+    channel = _second_factor_channel(account)
+    try:
+        sent = _send(account, key, SECOND_FACTOR, channel, None)
+    except Denied as error:
+        holder = Holder(key, known=True, purpose=SECOND_FACTOR, channel=channel)
+        live = _live_challenge(holder, account)
+        if live is None or error.action != _SEND:
+            raise
+        sent = Sent(live, error.retry_after)
+    wait_for(_pending(sent, identifier, channel, second_factor=True), fresh=True)
+    return sent
+
+
+def _send(
+    account: Member | None, key: AccountKey, purpose: str, channel: Channel, challenge: str | None
+) -> Sent:
+    """Send a code to an account, or do the same work for a name that nobody has."""
+    found, guard = messaging(), current_state().guard
+    sendable = account is not None and (purpose == SECOND_FACTOR or _by_code_alone(account))
+    to = recipient(account) if account is not None and sendable else None
+    # Not whether there is an address: the challenge must go on or not as for a name of nobody.
+    holder = Holder(key, to is not None, purpose, channel, _stamp(account))
+    claims: dict[str, Any] = {
+        "destination": StandIn(f"{channel} {key}"),
+        "device": device_of(account),
+        "purpose": purpose,
+    }
+
+    def reserve_send() -> RequestAttempt:
+        # A code that could not be entered is not sent.
+        refuse_shut(_VERIFY, key, shut=sendable and _shut(account))
+        return reserve(_SEND, key, **claims)
+
+    def send(made: str, code: str) -> None:
+        if to is not None:
+            found.outbound.code(
+                to, holder, made, code, device=claims["device"], life_ms=found.code_life_ms
+            )
+
+    return send_code(
+        holder,
+        challenge=challenge,
+        reserve=reserve_send,
+        codes=guard.one_time,
+        life_ms=found.code_life_ms,
+        send=send,
+        next_send_s=lambda: peek(_SEND, key, **claims).retry_after,
+    )
+
+
+def _channel(typed: str) -> Channel:
+    for channel in messaging().channels:
+        if channel == typed:
+            return channel
+    raise InvalidInput("channel", f"must be one of: {', '.join(messaging().channels)}")
+
+
+def _send_page() -> Callable[[Answer], str]:
+    """Give the page that a refusal of a new code belongs on: the one it was asked for on."""
+    if pending() is None or not typed_text(request, "challenge"):
+        return form_page("otp_send", _SEND_WORDS, _channels)
+
+    def render(answer: Answer) -> str:
+        # The code before still works: only another one has to wait.
+        still = _code_form()
+        still["resend"] |= {"after": answer.retry_after or 0}
+        return form_page("otp_verify", _SEND_WORDS, lambda: still, waits=False)(answer)
+
+    return render
+
+
+def _read_code() -> tuple[str, str]:
+    challenge, code = read_fields(request, "challenge", "code")
+    return challenge, code.strip(" ")  # what a message's text is copied with
+
+
+def _reserve_check(holder: Holder, account: Member | None, challenge: str) -> RequestAttempt:
+    if _shut(account):
+        refuse_shut(_VERIFY, holder.account, shut=True)
+    return reserve(_VERIFY, holder.account, challenge=challenge, purpose=holder.purpose)
+
+
+def _wrong_code(holder: Holder, attempt: RequestAttempt) -> None:
+    if holder.purpose == SECOND_FACTOR:
+        signals.send(
+            signals.second_factor_failed,
+            current_app_object(),
+            action=attempt.action,
+            subject=attempt.subject,
+        )
+    fail(attempt)
+
+
+def _live_challenge(holder: Holder, account: Member) -> str | None:
+    """Give the challenge whose code still works, or None: it may be older than a reset."""
+    live = current_state().guard.one_time.live_challenge(holder)
+    if live is None or _spent(holder.account, live):
+        return None
+    opened = current_state().guard.one_time.holder(live)
+    return live if opened is not None and opened.stamp == _stamp(account) else None
+
+
+def _continued(
+    account: Member | None, name: str, named: str | None
+) -> tuple[str, AccountKey, str | None]:
+    """
+    Tell what a new code is for, what it counts under, and which challenge it goes on with.
+
+    A second factor goes on only for whoever holds the challenge that the password opened: named in
+    the request, or kept in the session. Without it no code could sign in to an account that has
+    one, so what is asked for by its name alone is counted under a stand-in, as if it were nobody's:
+    the owner's sends and tries are not used up.
+    """
+    key = account_key(account, name)
+    alone = key
+    if account is not None and not _by_code_alone(account):
+        alone = AccountKey(f"stand-in {key}")
+    waiting = pending()
+    kept = waiting.challenge if waiting is not None and waiting.second_factor else None
+    for challenge in filter(None, (named, kept)):
+        holder = current_state().guard.one_time.holder(challenge)
+        if holder is None or holder.stamp != _stamp(account):
+            continue
+        if (holder.purpose, holder.account) in ((SECOND_FACTOR, key), (SIGN_IN, alone)):
+            goes_on = not _spent(holder.account, challenge)
+            return holder.purpose, holder.account, challenge if goes_on else None
+    return SIGN_IN, alone, None
+
+
+def _by_code_alone(account: Member) -> bool:
+    """Tell whether a code can be all that the account asks for."""
+    return account.active and not account.second_factor
+
+
+def _spent(key: AccountKey, challenge: str) -> bool:
+    """Tell whether a challenge has had all its tries, so that no code could answer it."""
+    limits = {limit.name: limit.by for limit in current_state().guard.policy(_VERIFY).limits}
+    verdicts = peek(_VERIFY, key, challenge=challenge).verdicts
+    return any(each.refuses and "challenge" in limits.get(each.name, ()) for each in verdicts)
+
+
+def _second_factor_channel(account: Member) -> Channel:
+    channels = messaging().channels
+    if "sms" in channels and account.phone:
+        return "sms"
+    if "email" in channels and account.email:
+        return "email"
+    _log.error("an account has a second factor and nowhere to send its code")
+    return channels[0]
+
+
+def _stamp(account: Member | None) -> str:
+    return "" if account is None else account.session_stamp
+
+
+def _shut(account: Member | None) -> bool:
+    return account is not None and _VERIFY in account.recovery_required
+
+
+def _pending(sent: Sent, identifier: str, channel: str, *, second_factor: bool) -> Pending:
+    next_send_at = int(time.time()) + sent.next_send_s
+    return Pending(sent.challenge, identifier, channel, second_factor, next_send_at)
+
+
+def _channels() -> dict[str, Any]:
+    channels = [(name, _CHANNEL_NAMES[name]) for name in messaging().channels]
+    return {
+        "channels": channels,
+        "channel": typed_text(request, "channel"),
+        "waiting": pending() is not None,
+    }
+
+
+def _code_form() -> dict[str, Any]:
+    waiting = pending()
+    if waiting is None:  # a form that was kept open longer than the session
+        return {
+            "challenge": typed_text(request, "challenge"),
+            "digits": DIGITS[SIGN_IN],
+            "second_factor": False,
+            "resend": None,
+        }
+    return {
+        "challenge": waiting.challenge,
+        "digits": DIGITS[SECOND_FACTOR if waiting.second_factor else SIGN_IN],
+        "second_factor": waiting.second_factor,
+        "channel": waiting.channel,
+        "resend": {
+            "after": waiting.next_send_s,
+            "identifier": waiting.identifier,
+            "channel": waiting.channel,
+        },
+    }

@@ -1,0 +1,301 @@
+"""
+Messages to owners: made and sent in the background, after an answer that was everybody's.
+
+What depends on whether there is an account, and on where its messages go, happens here, where
+nobody who asked can see how long it takes or how it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from authguard._outgoing import Outgoing
+from authguard.errors import Denied, InvalidInput, StoreUnavailable
+from authguard.flask import signals
+from authguard.flows.password_reset import RESET, bound_to
+from authguard.flows.unlock import UNLOCK
+from authguard.identity import AccountKey, Phone, read_email, read_phone, takes_texts
+from authguard.notify import Message
+from authguard.one_time import Holder
+from authguard.smtp import DeliveryFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flask import Flask
+
+    from authguard.accounts import Member
+    from authguard.guard import Attempt, Guard
+    from authguard.identity import Email
+    from authguard.notify import Channel, Kind, Notifier
+
+__all__ = ["LINK_LIFE_MS", "Outbound", "Recipient"]
+
+_log = logging.getLogger("authguard")
+
+#: How long links live, in milliseconds: 30 minutes. OWASP WSTG-ATHN-09 finds more than an hour
+#: rarely needed.
+LINK_LIFE_MS: Final = 30 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """
+    An account's owner, as messages need it: copied, since the app's rows live with its request.
+
+    Attributes:
+        key: The account's key.
+        username: What the owner is called.
+        email: Where mail goes.
+        phone: Where text messages go.
+        subject: The account's pseudonym, for events.
+        bound_to: What links die with.
+    """
+
+    key: str
+    username: str
+    email: str | None = field(repr=False)
+    phone: str | None = field(repr=False)
+    subject: str
+    bound_to: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, account: Member, guard: Guard) -> Recipient:
+        """Copy what is needed."""
+        return cls(
+            account.key,
+            account.username,
+            account.email,
+            account.phone,
+            guard.subject(AccountKey.of_app(account.key)),
+            bound_to(account),
+        )
+
+    def address(self, channel: Channel) -> str | None:
+        """Give where messages of a channel go, or None."""
+        return self.phone if channel == "sms" else self.email
+
+
+class Outbound:
+    """
+    Makes and sends one app's messages.
+
+    Args:
+        app: The app.
+        guard: Its guard.
+        notifier: Carries the messages.
+        blueprint: The full name of the blueprint, whose routes the links lead to.
+        base_url: Where the app is reached, such as ``https://example.com``; links begin with it.
+        sms_countries: ISO 3166-1 codes of the countries that text messages go to; none: none do.
+    """
+
+    def __init__(
+        self,
+        app: Flask,
+        guard: Guard,
+        notifier: Notifier,
+        *,
+        blueprint: str,
+        base_url: str,
+        sms_countries: frozenset[str],
+    ) -> None:
+        self._app = app
+        self._guard = guard
+        self._notifier = notifier
+        self._blueprint = blueprint
+        self._base_url = base_url.rstrip("/")
+        self._host = urlsplit(base_url).hostname or ""
+        self._sms_countries = sms_countries
+        self._outgoing = Outgoing()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until all that this process has to send is sent; tell whether it is."""
+        return self._outgoing.drain(timeout_s)
+
+    def code(
+        self,
+        to: Recipient,
+        holder: Holder,
+        challenge: str,
+        code: str,
+        *,
+        device: str | None,
+        life_ms: int,
+    ) -> None:
+        """Send a code the way its holder says; what can't be sent can't be entered either."""
+        channel: Channel = "sms" if holder.channel == "sms" else "email"
+
+        def send() -> None:
+            message_id = self._guard.one_time.message_id(holder, challenge, code)
+            sent = self._send(
+                "otp.send", "code", channel, to,
+                template="code", device=device, message_id=message_id,
+                code=code, minutes=max(1, life_ms // 60_000), host=self._host,
+            )  # fmt: skip
+            if not sent:
+                self._guard.one_time.take_code(holder, challenge, code)
+
+        self._later("otp.send", send)
+
+    def entered(self, to: Recipient, holder: Holder, challenge: str, code: str) -> None:
+        """Count a code as entered, for the range and country that it was sent to."""
+        if holder.channel != "sms":
+            return
+
+        def tell() -> None:
+            try:
+                self._guard.entered(
+                    "otp.send",
+                    destination=_read("sms", to.phone),
+                    message_id=self._guard.one_time.message_id(holder, challenge, code),
+                )
+            except (InvalidInput, StoreUnavailable) as error:
+                _log.warning(
+                    "otp.send: a code that was entered is not counted: %s", type(error).__name__
+                )
+
+        self._later("otp.send", tell)
+
+    def reset_link(self, to: Recipient) -> None:
+        """Mail a link that sets a new password."""
+        self._later("password.forgot", lambda: self._link(to, "password.forgot", RESET))
+
+    def unlock_link(self, to: Recipient) -> None:
+        """Mail a link that ends a lock."""
+        self._later("login", lambda: self._link(to, None, UNLOCK))
+
+    def notice(self, to: Recipient, template: str) -> None:
+        """Tell the owner what happened: by mail, or by text message to who has none."""
+        channel: Channel = "email" if to.email else "sms"
+        link = self._url("password_forgot")
+        self._later(
+            "notice",
+            lambda: self._send(
+                None if channel == "email" else "otp.send", "notice", channel, to,
+                template=template, link=link,
+            ),
+        )  # fmt: skip
+
+    def _link(self, to: Recipient, action: str | None, purpose: str) -> None:
+        holder = Holder(AccountKey.of_app(to.key), known=True, purpose=purpose, channel="email")
+        if to.email is None:
+            return
+        links = self._guard.one_time
+        token = links.issue_link(holder, bound_to=to.bound_to, life_ms=LINK_LIFE_MS)
+        kind: Kind = "reset" if purpose == RESET else "unlock"
+        sent = self._send(
+            action, kind, "email", to,
+            template=kind, token=token, minutes=LINK_LIFE_MS // 60_000,
+            link=self._url("password_reset" if purpose == RESET else "unlock", token=token),
+        )  # fmt: skip
+        if not sent:
+            links.take_link(holder, token, bound_to=to.bound_to)
+
+    def _send(
+        self,
+        action: str | None,
+        kind: Kind,
+        channel: Channel,
+        to: Recipient,
+        *,
+        template: str,
+        device: str | None = None,
+        message_id: bytes | None = None,
+        **values: Any,
+    ) -> bool:
+        """Reserve one message and send it; tell whether the notifier has taken it."""
+        address = to.address(channel)
+        try:
+            destination = _read(channel, address)
+        except InvalidInput as error:
+            _log.error("a stored address can't be used: %s", error.problem)
+            return False
+        if isinstance(destination, Phone) and not self._may_text(destination):
+            self._withheld(action, to, ("country",))
+            return False
+        if action is not None:
+            message_id = message_id or secrets.token_bytes(5)
+            try:
+                attempt = self._guard.message(
+                    action, destination=destination, device=device, message_id=message_id
+                )
+            except Denied as error:
+                self._withheld(action, to, error.decision.refused_by)
+                return False
+            except StoreUnavailable as error:
+                _log.error(
+                    "%s: not sent, since the store gave no verdict: %s", action, error.reason
+                )
+                return False
+            self._tell_of_stops(attempt)
+            if kind != "code":  # nothing in it can be entered: it must not count as ignored
+                self._guard.entered(action, destination=destination, message_id=message_id)
+        subject, body = self._render(template, channel, username=to.username, **values)
+        message = Message(
+            kind, channel, address or "", subject, body, values.get("code"), values.get("token")
+        )
+        try:
+            self._notifier.send(message)
+        except Exception as error:  # noqa: BLE001 - whatever an app's notifier raises
+            # By its type alone: its text may hold the address. Ours is made of one word.
+            reason = error.reason if isinstance(error, DeliveryFailed) else type(error).__name__
+            self._failed(action or kind, reason)
+            return False
+        return True
+
+    def _may_text(self, phone: Phone) -> bool:
+        return phone.country in self._sms_countries and takes_texts(phone)
+
+    def _render(self, template: str, channel: Channel, **values: Any) -> tuple[str, str]:
+        name = f"authguard/messages/{template}.{channel}.txt"
+        text = self._app.jinja_env.get_template(name).render(site=self._host, **values)
+        if channel == "sms":
+            return "", text.strip()
+        first, _, body = text.partition("\n")
+        return first.removeprefix("Subject:").strip(), body.strip() + "\n"
+
+    def _url(self, endpoint: str, **query: str) -> str:
+        # By the app's own routes and the configured base, never by what a request says of its host.
+        path = self._app.url_map.bind("").build(f"{self._blueprint}.{endpoint}")
+        return f"{self._base_url}{path}" + (f"?{urlencode(query)}" if query else "")
+
+    def _later(self, action: str, job: Callable[[], object]) -> None:
+        def run() -> None:
+            with self._app.app_context():
+                job()
+
+        if not self._outgoing.put(run):
+            self._failed(action, "too many messages are waiting")
+
+    def _withheld(self, action: str | None, to: Recipient, reasons: tuple[str, ...]) -> None:
+        _log.warning("%s: a message was withheld: %s", action or "notice", ", ".join(reasons))
+        signals.send(
+            signals.send_withheld, self._app, action=action, reasons=reasons, subject=to.subject
+        )
+
+    def _failed(self, action: str, reason: str) -> None:
+        _log.error("%s: a message could not be sent: %s", action, reason)
+        signals.send(signals.send_failed, self._app, action=action, reason=reason)
+
+    def _tell_of_stops(self, attempt: Attempt) -> None:
+        for verdict in attempt.decision.verdicts:
+            if verdict.lock_set:
+                ends_at_ms = attempt.decision.now_ms + verdict.reset_after_ms
+                _log.warning("%s: sends are stopped by %s", attempt.action, verdict.name)
+                signals.send(
+                    signals.sends_stopped,
+                    self._app,
+                    action=attempt.action,
+                    limit=verdict.name,
+                    ends_at_ms=ends_at_ms,
+                )
+
+
+def _read(channel: Channel, address: str | None) -> Email | Phone:
+    if address is None:
+        raise InvalidInput("destination", "is missing")
+    return read_phone(address) if channel == "sms" else read_email(address)
