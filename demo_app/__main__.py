@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from authguard import ConfigurationError, Passwords, StoreUnavailable
 from authguard.testing import embedded_valkey
 from demo_app.accounts import SqlAccounts
 from demo_app.app import create_app
+from demo_app.database import ForeignDatabaseError
 from demo_app.greeting import greeting
 from demo_app.server import StartError, WebServer, listen, url_of
 from demo_app.settings import Settings
@@ -75,9 +77,11 @@ def main(
     try:
         with ExitStack() as stack:
             listener = stack.enter_context(listen(host, port))
+            folder = Path(  # nobody else's to look into
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="authguard-demo-"))
+            )
             if database is None:
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="authguard-demo-"))
-                database = str(Path(folder) / "accounts.sqlite")
+                database = str(folder / "accounts.sqlite")
             pid = None
             if valkey_url is None:
                 valkey = stack.enter_context(embedded_valkey())
@@ -89,22 +93,33 @@ def main(
                 trusted_proxies=trusted_proxies,
                 deadline_ms=deadline,
                 workers=workers,
+                base_url=url_of(listener),
             )
             create_app(settings)  # here first: a wrong setting is told in one line
             with SqlAccounts(database) as accounts:
                 accounts.create(Passwords())
 
-            url = url_of(listener)
-            store = f"embedded, process {pid}" if pid else _without_password(valkey_url)
+            operate = folder / "operate.env"
+            operate.touch(mode=0o600)
+            operate.write_text(settings.shell_lines())
             stack.callback(server.close)
             server.start(listener, settings)
             if not server.stopping:
-                text = greeting(url, store=store, store_pid=pid, default_policy=policy is None)
-                click.echo(f"{text}\nready {url}")
+                text = greeting(
+                    settings.base_url,
+                    store=f"embedded, process {pid}" if pid else _without_password(valkey_url),
+                    store_pid=pid,
+                    default_policy=policy is None,
+                    operate=shlex.quote(str(operate)),
+                    flask=shlex.quote(_flask_command()),
+                )
+                click.echo(f"{text}\nready {settings.base_url}")
                 sys.stdout.flush()
             status = server.wait()
     except (StartError, ConfigurationError, StoreUnavailable) as error:
         _fail(str(error))
+    except ForeignDatabaseError as error:
+        _fail(f"can't use the database {database}: {error}; name a new file")
     except SQLAlchemyError as error:
         _fail(f"can't use the database {database}: {getattr(error, 'orig', error)}")
     sys.exit(status)
@@ -113,6 +128,13 @@ def main(
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
+
+
+def _flask_command() -> str:
+    """The flask beside this Python, as it is called from here."""
+    command = Path(sys.executable).with_name("flask")
+    here = Path.cwd()
+    return str(command.relative_to(here) if command.is_relative_to(here) else command)
 
 
 def _fail(message: str) -> None:

@@ -10,6 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from demo_app.settings import FACTORY
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -75,7 +77,7 @@ class WebServer:
         """
         number = listener.fileno()
         command = [
-            *(sys.executable, "-m", "gunicorn", "demo_app.app:from_environment()"),
+            *(sys.executable, "-m", "gunicorn", FACTORY),
             *("--config", "python:demo_app.gunicorn_config", "--bind", f"fd://{number}"),
         ]
         # In a session of its own: a terminal's Ctrl-C is for us, who pass one signal on.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from demo_app.settings import VARIABLE, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,12 +149,37 @@ class TestWrongUse:
         error = fails("--database", str(tmp_path / "nowhere/accounts.sqlite"))
         assert re.fullmatch(r"demo_app: can't use the database .*nowhere.*\n", error)
 
+    def test_foreign_database(self, tmp_path: Path) -> None:
+        """A file that holds somebody else's tables is named, and what to do."""
+        database = tmp_path / "other.sqlite"
+        with closing(sqlite3.connect(database)) as other, other:
+            other.execute("CREATE TABLE account (mine)")
+        error = fails("--database", str(database))
+        assert re.fullmatch(r"demo_app: can't use the database .*other.*; name a new file\n", error)
+
     def test_port_in_use(self) -> None:
         """A port that is taken is named."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             error = fails("--port", str(port))
         assert error == f"demo_app: can't listen on 127.0.0.1 port {port}: Address already in use\n"
+
+
+def test_shell_file_says_what_the_run_is_made_of(tmp_path: Path) -> None:
+    """A shell that has read the file starts programs with the very settings of the run."""
+    settings = Settings(
+        'valkey://:it\'s $HOME `id` "x"@127.0.0.1:1/0',
+        "/a path/accounts.sqlite",
+        trusted_proxies=("127.0.0.1/32",),
+        base_url="http://127.0.0.1:1",
+    )
+    file = tmp_path / "operate.env"
+    file.write_text(settings.shell_lines())
+    ask = f'. "{file}"; env -0'
+    shown = subprocess.run(["sh", "-c", ask], capture_output=True, text=True, check=True).stdout
+    variables = dict(line.split("=", 1) for line in shown.split("\0") if line)
+    assert variables["FLASK_APP"] == "demo_app.app:from_environment()"
+    assert json.loads(variables[VARIABLE]) == json.loads(settings.environment()[VARIABLE])
 
 
 class TestMakefile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,22 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
+def printed(demo: Demo, first: str, last: str) -> str:
+    """Find the commands of the greeting from one text to another."""
+    found = re.search(
+        rf"^    {re.escape(first)}.*?{re.escape(last)}$", demo.greeting, re.MULTILINE | re.DOTALL
+    )
+    assert found is not None, demo.greeting
+    return found[0]
+
+
+def run(commands: str) -> str:
+    """Run commands in a shell, where a person would; give what they print."""
+    return subprocess.run(
+        ["bash", "-c", commands], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+
 class TestReady:
     """The text and the ready line."""
 
@@ -38,23 +55,114 @@ class TestReady:
         for name in ("vera", "omar", "tess", "dora"):
             assert f"correct horse {name}" in demo.greeting
 
-    @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl to run the lines with")
-    def test_printed_commands_show_what_they_promise(self, start_demo: Callable[..., Demo]) -> None:
-        """The curl lines of the greeting, run as they stand, end in a 429 with its wait."""
-        demo = start_demo()
-        lines = re.search(r"    for i in .*?; done\n", demo.greeting, re.DOTALL)
-        shown = subprocess.run(
-            ["bash", "-c", lines[0]], capture_output=True, text=True, timeout=60, check=True
-        ).stdout.split("\n")
-        statuses = [line.split()[1] for line in shown if line.startswith("HTTP")]
-        assert statuses == ["401"] * 5 + ["429"]
-        assert re.fullmatch(r"(?i)retry-after: \d+\s*", shown[-2])
-
     def test_ipv6_host(self, start_demo: Callable[..., Demo]) -> None:
         """An IPv6 host is taken, and its address is printed in brackets."""
         demo = start_demo("--host", "::1")
         assert re.fullmatch(r"http://\[::1\]:\d+", demo.url)
         assert demo.visitor().login("vera", "correct horse vera").status == 200
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl to run the lines with")
+class TestPrintedCommands:
+    """The commands of the greeting, run as they stand: what they show is what they promise."""
+
+    def test_guesses_end_in_a_wait(self, start_demo: Callable[..., Demo]) -> None:
+        """Five guesses are answered; the sixth is a 429 with its wait."""
+        demo = start_demo()
+        shown = run(printed(demo, "for i in", "; done"))
+        statuses = [line.split()[1] for line in shown.splitlines() if line.startswith("HTTP")]
+        assert statuses == ["401"] * 5 + ["429"]
+        assert re.fullmatch(r"(?i)retry-after: \d+\s*", shown.splitlines()[-1])
+
+    def test_code_signs_in(self, start_demo: Callable[..., Demo]) -> None:
+        """A code is sent, read in the outbox and given back, and signs in."""
+        demo = start_demo()
+        shown = run(printed(demo, "ask()", '}"'))
+        assert json.loads(shown) == {"status": "authenticated"}
+
+    def test_lock_and_its_two_ways_out(self, start_demo: Callable[..., Demo]) -> None:
+        """Omar is locked out; his known browser gets in all the same, another by his mail."""
+        demo = start_demo()
+        browser, other = demo.visitor(), demo.visitor()
+        assert browser.login("omar", "correct horse omar").status == 200
+        assert browser.post_json("/auth/logout").status == 200
+
+        shown = run(printed(demo, "for a in", "; echo"))
+        assert shown.split() == ["401"] * 10 + ["429"] * 5
+        assert other.login("omar", "correct horse omar").status == 429
+        assert browser.login("omar", "correct horse omar").status == 200
+
+        mails = [sent for sent in other.get("/outbox.json").json if sent["kind"] == "unlock"]
+        assert [mail["to"] for mail in mails] == ["omar@example.test"]
+        assert other.post_json("/auth/unlock", token=mails[0]["token"]).status == 200
+        assert other.login("omar", "correct horse omar").status == 200
+
+    def test_operators_commands_speak_to_this_run(self, start_demo: Callable[..., Demo]) -> None:
+        """They work from the checkout, through a file that nobody else can read."""
+        demo = start_demo()
+        commands = printed(demo, ". /", "--account omar")
+        file = Path(commands.split()[1])
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        for _ in range(6):
+            demo.visitor().login("omar", "a guess")
+        assert demo.visitor().login("omar", "correct horse omar").status == 429
+        run(f"set -e\n{commands}")
+        assert demo.visitor().login("omar", "correct horse omar").status == 200
+
+
+class TestOutbox:
+    """The messages that would have gone out."""
+
+    def test_is_empty_at_first(self, start_demo: Callable[..., Demo]) -> None:
+        """A fresh demo has sent nothing, and says so on the page and to scripts."""
+        visitor = start_demo().visitor()
+        assert "No messages" in visitor.get("/outbox").body
+        assert visitor.get("/outbox.json").json == []
+
+    @pytest.mark.parametrize("workers", ["1", "2"])
+    def test_shows_a_message_once_the_answer_is_there(
+        self, start_demo: Callable[..., Demo], workers: str
+    ) -> None:
+        """Whoever has the answer finds the message, though it is sent in the background."""
+        demo = start_demo("--workers", workers)
+        for name, channel, to in (
+            ("vera", "sms", "+14155550101"),
+            ("omar", "email", "omar@example.test"),
+        ):
+            fields = {"identifier": name, "channel": channel}
+            assert demo.visitor().post_json("/auth/otp/send", **fields).status == 202
+            newest = demo.visitor().get("/outbox.json").json[0]
+            assert set(newest) == {
+                *("kind", "channel", "to", "subject", "body", "code", "token", "sent_at")
+            }
+            assert (newest["kind"], newest["channel"], newest["to"]) == ("code", channel, to)
+            assert newest["code"] in newest["body"]
+            assert newest["token"] is None
+            page = demo.visitor().get("/outbox")
+            assert f"<code>{newest['code']}</code>" in page.body
+            assert page.headers["Cache-Control"] == "no-store"
+
+    def test_second_factor_is_in_it(self, start_demo: Callable[..., Demo]) -> None:
+        """The password of tess leads to a code for her phone, and the code signs her in."""
+        tess = start_demo().visitor()
+        reply = tess.login("tess", "correct horse tess")
+        assert (reply.status, reply.json["status"]) == (200, "otp_required")
+        assert tess.get("/auth/me", "application/json").status == 401
+        (sent,) = tess.get("/outbox.json").json
+        assert (sent["channel"], sent["to"]) == ("sms", "+14155550103")
+        challenge = reply.json["challenge"]
+        reply = tess.post_json("/auth/otp/verify", challenge=challenge, code=sent["code"])
+        assert (reply.status, reply.json) == (200, {"status": "authenticated"})
+        assert tess.get("/auth/me", "application/json").json == {"username": "tess"}
+
+    def test_link_leads_into_this_demo(self, start_demo: Callable[..., Demo]) -> None:
+        """The link of a mail begins with the address that the demo printed, and opens."""
+        demo = start_demo()
+        visitor = demo.visitor()
+        assert visitor.post_json("/auth/password/forgot", identifier="vera").status == 202
+        link = re.search(r'<a href="([^"]*token=[^"]*)">', visitor.get("/outbox").body)[1]
+        assert link.startswith(f"{demo.url}/auth/password/reset")
+        assert visitor.get(link.removeprefix(demo.url)).status == 200
 
 
 class TestSignIn:
@@ -118,11 +226,6 @@ class TestSignIn:
             assert reply.headers["Content-Type"] == "application/problem+json"
         assert "<html" in visitor.get("/auth/nowhere").body
 
-    def test_outbox_is_empty_and_says_why(self, demo: Demo) -> None:
-        """The outbox has a page and a list for scripts; both are honest about being empty."""
-        assert "Nothing sends any yet" in demo.visitor().get("/outbox").body
-        assert demo.visitor().get("/outbox.json").json == []
-
     def test_frozen_store_lets_nobody_in(self, start_demo: Callable[..., Demo]) -> None:
         """The printed kill -STOP makes even the right password a 503, and kill -CONT mends it."""
         demo = start_demo()
@@ -147,7 +250,7 @@ class TestWorkers:
         with ThreadPoolExecutor(100) as pool:
             guesses = [pool.submit(demo.visitor().login, "omar", "a guess") for _ in range(100)]
         statuses = [guess.result().status for guess in guesses]
-        assert statuses.count(401) == 5
+        assert statuses.count(401) == 5, statuses
         assert statuses.count(429) == 95
 
     def test_a_store_that_is_down_lets_no_worker_guess(

@@ -8,8 +8,11 @@ import pytest
 from flask import render_template
 from playwright.sync_api import expect
 
+from authguard.notify import Message
 from demo_app.accounts import PEOPLE
 from demo_app.app import create_app
+from demo_app.database import Database
+from demo_app.outbox import Sent, SqlOutbox
 from demo_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,22 +23,61 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-LOGIN, ERROR, ME = (f"authguard/{name}.html" for name in ("login", "error", "me"))
+LOGIN, ERROR, ME, OTP_SEND, OTP_VERIFY, FORGOT, SENT, RESET, UNLOCK, DONE = (
+    f"authguard/{name}.html"
+    for name in (
+        *("login", "error", "me", "otp_send", "otp_verify", "password_forgot", "sent"),
+        *("password_reset", "unlock", "done"),
+    )
+)
+HOME, OUTBOX = "demo/home.html", "demo/outbox.html"
 REFUSED = {"identifier": "vera", "state": "refused", "message": "Too many attempts."}
+READY = {"identifier": "", "state": "ready", "message": None, "retry_after": None}
+FAILED = {"identifier": "vera", "state": "failed", "message": "No.", "retry_after": None}
 LONG_NAME = "a-very-long-name-without-any-blank-in-it" * 6
-STATES = {
-    "ready": (LOGIN, {"identifier": "", "state": "ready", "message": None, "retry_after": None}),
-    "failed": (
-        LOGIN,
-        {"identifier": LONG_NAME, "state": "failed", "message": "No.", "retry_after": None},
+CHANNELS = {"channels": [("sms", "Text message"), ("email", "E-mail")], "channel": "sms"}
+CHALLENGE = {
+    "challenge": "c" * 43,
+    "digits": 6,
+    "second_factor": False,
+    "resend": {"after": 27, "identifier": "vera", "channel": "sms"},
+}
+LINK = f"http://site.test/auth/unlock?token={'t' * 86}"
+MESSAGES = [
+    Sent(
+        Message("code", "sms", "+14155550103", "", "Code: 123456", code="123456"),
+        "2026-11-30T16:44:23.124Z",
     ),
+    Sent(
+        Message("unlock", "email", LONG_NAME, LONG_NAME, f"Open\n{LINK}", token="t" * 86),
+        "2026-11-30T16:44:23.123Z",
+    ),
+]
+STATES = {
+    "ready": (LOGIN, {**READY, "messages": True}),
+    "failed": (LOGIN, {**FAILED, "identifier": LONG_NAME}),
     "refused": (LOGIN, {**REFUSED, "retry_after": 90_000}),
     "unavailable": (LOGIN, {**REFUSED, "state": "unavailable", "retry_after": 7}),
     "me": (ME, {"username": LONG_NAME}),
+    "me-devices": (ME, {"username": "vera", "messages": True, "devices_forgotten": True}),
+    "send": (OTP_SEND, {**READY, **CHANNELS}),
+    "send-refused": (OTP_SEND, {**REFUSED, **CHANNELS, "retry_after": 90_000}),
+    "verify": (OTP_VERIFY, {**READY, **CHALLENGE}),
+    "verify-failed": (OTP_VERIFY, {**FAILED, **CHALLENGE, "second_factor": True}),
+    "verify-refused": (OTP_VERIFY, {**REFUSED, **CHALLENGE, "retry_after": 600}),
+    "forgot": (FORGOT, READY),
+    "forgot-refused": (FORGOT, {**REFUSED, "retry_after": 60}),
+    "sent": (SENT, {"retry_after": 60}),
+    "reset": (RESET, {**READY, "token": "t" * 86}),
+    "reset-failed": (RESET, {**FAILED, "token": "t" * 86}),
+    "unlock": (UNLOCK, {**READY, "token": "t" * 86}),
+    "unlock-failed": (UNLOCK, {**FAILED, "token": "t" * 86}),
+    "done": (DONE, {"title": "Unlocked", "message": "Sign in now."}),
     "error": (ERROR, {"title": "Refused", "message": "From elsewhere.", "retry_after": None}),
     "error-wait": (ERROR, {"title": "Refused", "message": "Too many.", "retry_after": 30}),
-    "home": ("demo/home.html", {"people": PEOPLE}),
-    "outbox": ("demo/outbox.html", {}),
+    "home": (HOME, {"people": PEOPLE, "default_policy": True}),
+    "outbox": (OUTBOX, {"sent": MESSAGES}),
+    "outbox-empty": (OUTBOX, {"sent": []}),
 }
 
 #: Texts whose contrast is less than WCAG AA's 4.5 to what is painted behind them.
@@ -68,9 +110,19 @@ CONTRAST = """() => {
 
 
 @pytest.fixture
-def show(tmp_path: Path) -> Callable[..., None]:
+def database(tmp_path: Path) -> str:
+    """Make the demo's file, without accounts or messages."""
+    path = str(tmp_path / "demo.sqlite")
+    database = Database(path)
+    database.create()
+    database.close()
+    return path
+
+
+@pytest.fixture
+def show(database: str) -> Callable[..., None]:
     """Show a template in a state of one's choice, under the pages' own security policy."""
-    app = create_app(Settings("valkey://127.0.0.1:1/0", str(tmp_path / "accounts.sqlite")))
+    app = create_app(Settings("valkey://127.0.0.1:1/0", database))
 
     def show_(page: Page, template: str, **context: object) -> None:
         def answer(route: Route) -> None:
@@ -191,6 +243,61 @@ class TestCountdown:
         show(page, ERROR, title="Wait", message="Too many.", retry_after=30)
         page.clock.run_for(30_000)
         expect(page.locator("#notice")).to_have_text("You can try again now.", use_inner_text=True)
+
+
+class TestOutbox:
+    """The demo's outbox: copying, and news without a reload."""
+
+    def test_copies_codes_and_links(
+        self, open_page: Callable[..., Page], show: Callable[..., None]
+    ) -> None:
+        """The buttons copy the code and the whole link, and say so."""
+        page = open_page()
+        page.add_init_script("""Object.defineProperty(navigator, "clipboard", {
+            value: { writeText: async (text) => { window.copied = text; } } });""")
+        show(page, OUTBOX, sent=MESSAGES)
+        for what, text in (("the code", "123456"), ("the link", LINK)):
+            page.get_by_role("button", name=f"Copy {what}").click()
+            expect(page.get_by_role("button", name=f"Copied {what}")).to_be_visible()
+            assert page.evaluate("copied") == text
+
+    def test_without_script_code_and_link_are_there(
+        self, open_page: Callable[..., Page], show: Callable[..., None]
+    ) -> None:
+        """Without JavaScript no button promises to copy; the code is text, the link a link."""
+        page = open_page(java_script_enabled=False)
+        show(page, OUTBOX, sent=MESSAGES)
+        expect(page.get_by_role("button")).to_have_count(0)
+        expect(page.get_by_text("123456", exact=True)).to_be_visible()
+        link = page.get_by_role("link", name="Unlock sign-in")
+        expect(link).to_have_attribute("href", LINK)
+        expect(page.get_by_role("link", name="Reload")).to_be_visible()
+
+    def test_tells_of_news(
+        self, open_page: Callable[..., Page], show: Callable[..., None], database: str
+    ) -> None:
+        """A message that comes later is told of within seconds, and leads to the page anew."""
+        page = frozen(open_page())
+        show(page, OUTBOX, sent=[])
+        status = page.get_by_role("status")
+        with SqlOutbox(database) as outbox:
+            for number, text in enumerate(("1 new message. Show it", "2 new messages. Show them")):
+                outbox.send(Message("notice", "sms", "+14155550101", "", str(number)))
+                page.clock.run_for(2_000)
+                expect(status).to_have_text(text)
+        expect(page).to_have_title("(2) Outbox | authguard demo")
+        expect(page.get_by_role("heading", level=2)).to_have_text("No messages")
+        expect(status.get_by_role("link")).to_have_attribute("href", "/page")
+
+    def test_markup_in_messages_stays_text(
+        self, open_page: Callable[..., Page], show: Callable[..., None]
+    ) -> None:
+        """A message made of markup is shown as it was written."""
+        page = open_page()
+        text = "<script>alert(1)</script>"
+        sent = Sent(Message("notice", "email", text, text, text), MESSAGES[1].sent_at)
+        show(page, OUTBOX, sent=[sent])
+        expect(page.get_by_text(text)).to_have_count(3)
 
 
 class TestForEverybody:
