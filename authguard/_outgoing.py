@@ -43,12 +43,14 @@ class Outgoing:
     Args:
         threads: Jobs at a time.
         queue: Jobs that may wait.
+        delay_s: Every job begins so many seconds after it was put, at the earliest: when the
+            answer of the request that put it is out, and can't be slowed down by it.
 
     Raises:
         ConfigurationError: AG050, if a number is none.
     """
 
-    def __init__(self, threads: int = 4, queue: int = 1000) -> None:
+    def __init__(self, threads: int = 4, queue: int = 1000, *, delay_s: float = 0.0) -> None:
         for name, value in (("threads", threads), ("queue", queue)):
             if not is_whole(value, 1):
                 raise ConfigurationError(
@@ -59,6 +61,7 @@ class Outgoing:
                 )
         self._threads = threads
         self._queue = queue
+        self._delay_s = delay_s
         self._start_afresh()
         _alive.add(self)
 
@@ -87,7 +90,7 @@ class Outgoing:
             job: What to do. What it raises is logged by its type alone, since the text may hold
                 an address.
         """
-        entry = _Job(job)
+        entry = _Job(job, _monotonic_s() + self._delay_s)
         with self._mutex:
             if len(self._waiting) >= self._queue:
                 return False
@@ -122,6 +125,7 @@ class Outgoing:
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
+            time.sleep(max(0.0, job.begins_s - _monotonic_s()))
             failure = _failure(job.run)
             with self._mutex:
                 self._failed += failure is not None
@@ -140,12 +144,13 @@ class Outgoing:
 
 
 class _Job:
-    """One job, and whether it is done."""
+    """One job, when it may begin, and whether it is done."""
 
-    __slots__ = ("done", "run")
+    __slots__ = ("begins_s", "done", "run")
 
-    def __init__(self, run: Callable[[], None]) -> None:
+    def __init__(self, run: Callable[[], None], begins_s: float) -> None:
         self.run = run
+        self.begins_s = begins_s
         self.done = threading.Event()
 
 

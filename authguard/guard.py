@@ -308,9 +308,9 @@ class Guard:
         With an account: those that count by it; give the client too to empty the pair of the two.
         The client's and its network's own logs stay, so that opening an account gives nobody
         behind the same address a fresh budget. Without one, with a client: its logs and its
-        network's, or ``only`` those of one of them. With a destination alone: its own, and not its number range's, which others
-        share. What counts everybody together is cleared only if nothing is given. A lock's level
-        stays, until its quiet time has passed.
+        network's, or with ``only`` those of one of them. With a destination alone: its own, and
+        not its number range's, which others share. What counts everybody together is cleared only
+        if nothing is given. A lock's level stays, until its quiet time has passed.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer; it may have cleared all the same.

@@ -78,16 +78,7 @@ class MessageOptions:
                 f"{shown(channels)} is no list of different channels",
                 f"list one or both of: {', '.join(_CHANNELS)}",
             )
-        countries: object = self.sms_countries
-        if not isinstance(countries, list | tuple | set | frozenset) or not all(
-            isinstance(each, str) and len(each) == 2 and each.isascii() and each.isupper()  # noqa: PLR2004 - ISO 3166-1
-            for each in countries
-        ):
-            _fail(
-                "sms_countries",
-                f"{shown(countries)} is no list of countries",
-                "list ISO 3166-1 codes in capitals, such as ('NO', 'SE'); none: no text messages",
-            )
+        _check_countries(self.sms_countries)
         if not is_whole(self.code_life_s, 1) or self.code_life_s > _LONGEST_CODE_LIFE_S:
             _fail(
                 "code_life_s",
@@ -101,6 +92,20 @@ class MessageOptions:
                 f"{shown(accept)} is no function",
                 "give one that takes a password and an account, and raises InvalidInput",
             )
+
+
+def _check_countries(countries: object) -> None:
+    problem = f"{shown(countries)} is no list of countries"
+    mend = "list ISO 3166-1 codes in capitals, such as ('NO', 'SE'); none: no text messages"
+    if not isinstance(countries, list | tuple | set | frozenset):
+        _fail("sms_countries", problem, mend)
+    elif countries:
+        import phonenumbers  # noqa: PLC0415 - only for those who have phone numbers
+
+        regions = phonenumbers.SUPPORTED_REGIONS
+        unknown = [each for each in countries if not isinstance(each, str) or each not in regions]
+        if unknown:
+            _fail("sms_countries", f"{shown(unknown[0])} is no country's code", mend)
 
 
 def build(accounts: Accounts, messages: MessageOptions | None) -> Blueprint:

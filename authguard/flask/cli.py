@@ -41,14 +41,21 @@ class _AppCommands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Give one, and say where it works."""
+        found = self._found().get(cmd_name)
         from authguard.cli import DESK  # noqa: PLC0415 (see the module)
 
         ctx.meta[DESK] = with_appcontext(_desk)
-        return self._found().get(cmd_name)
+        return found
 
     def _found(self) -> dict[str, click.Command]:
-        from authguard.cli import app_commands  # noqa: PLC0415 (see the module)
-
+        try:
+            from authguard.cli import app_commands  # noqa: PLC0415 (see the module)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "rich":
+                raise
+            raise click.UsageError(
+                "the command line needs rich, which is not installed; pip install 'authguard[cli]'"
+            ) from None
         return app_commands()
 
 

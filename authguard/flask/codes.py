@@ -162,10 +162,12 @@ def _send(
         return reserve(_SEND, key, **claims)
 
     def send(made: str, code: str) -> None:
-        if to is not None:
-            found.outbound.code(
-                to, holder, made, code, device=claims["device"], life_ms=found.code_life_ms
-            )
+        if to is None:
+            found.outbound.nothing()
+            return
+        found.outbound.code(
+            to, holder, made, code, device=claims["device"], life_ms=found.code_life_ms
+        )
 
     return send_code(
         holder,
@@ -194,6 +196,7 @@ def _send_page() -> Callable[[Answer], str]:
         # The code before still works: only another one has to wait.
         still = _code_form()
         still["resend"] |= {"after": answer.retry_after or 0}
+        still["failed"] = "Not sent"
         return form_page("otp_verify", _SEND_WORDS, lambda: still, waits=False)(answer)
 
     return render

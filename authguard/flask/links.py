@@ -81,7 +81,9 @@ def password_forgot() -> Response:
             charge_client=partial(charge_client, _FORGOT),
             normalise=current_state().guard.normalise,
             accounts=messaging().members,
-            send=lambda account: outbound.reset_link(recipient(account)),
+            send=lambda account: (
+                outbound.nothing() if account is None else outbound.reset_link(recipient(account))
+            ),
         )
     if wants_json():
         answer = jsonify(status="accepted")

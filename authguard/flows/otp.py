@@ -80,7 +80,7 @@ def send_code(
             reserved stays, whatever becomes of the message.
         codes: Makes the code.
         life_ms: How long it lives, in milliseconds.
-        send: Sends challenge and code in the background.
+        send: Sends challenge and code in the background; for a name of nobody, does as much.
         next_send_s: Tells the wait until the next one.
 
     Raises:
@@ -91,8 +91,9 @@ def send_code(
     challenge, code = codes.issue_code(
         holder, digits=DIGITS[holder.purpose], life_ms=life_ms, challenge=challenge
     )
-    send(challenge, code)
-    return Sent(challenge, next_send_s())
+    sent = Sent(challenge, next_send_s())
+    send(challenge, code)  # last of all: what it sets going must not slow this answer down
+    return sent
 
 
 def check_code(

@@ -47,7 +47,7 @@ def ask_for_link(
     charge_client: Callable[[], None],
     normalise: Callable[[object], str],
     accounts: Members,
-    send: Callable[[Member], None],
+    send: Callable[[Member | None], None],
 ) -> None:
     """
     Send a link, if there is an account to send it to; change nothing else.
@@ -58,7 +58,8 @@ def ask_for_link(
         charge_client: Counts a request that names no usable account against its client alone.
         normalise: Gives a name's one spelling.
         accounts: Finds the accounts.
-        send: Makes and sends the link in the background, to the stored address.
+        send: Makes and sends the link in the background, to the stored address; for None, does as
+            much and sends nothing.
 
     Raises:
         Denied: A limit refuses; nothing is sent.
@@ -73,8 +74,7 @@ def ask_for_link(
     except InvalidInput:
         charge_client()
         raise
-    if account is not None and account.active:
-        send(account)
+    send(account if account is not None and account.active else None)
 
 
 def take_link(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from authguard._notes import Act, check_text
 from authguard.errors import ConfigurationError
 from authguard.ops.desk import Event
-from authguard.ops.standing import BLOCK, BREAKER, iso_8601
+from authguard.ops.standing import BLOCK, decide, iso_8601
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -255,8 +255,9 @@ def _free(desk: Desk, action: str, named: dict[str, Any], *, asked_for: bool) ->
 def _clear(desk: Desk, action: str, named: dict[str, Any]) -> Cleared:
     if "account" in named:
         return desk.guard.clear(action, **named)
-    ((part, address),) = named.items()
-    return desk.guard.clear(action, client=address, only=part)
+    if "network" in named:
+        return desk.guard.clear(action, client=named["network"], only="network")
+    return desk.guard.clear(action, client=named["client"], only="client")
 
 
 def _left(
@@ -266,10 +267,12 @@ def _left(
     blocks: dict[tuple[str, ...], None] = {}
     full = []
     for each in freed if "network" not in named else ():
+        decision = decide(desk, each.action, named)
+        refused_by = () if decision is None else decision.refused_by
         for row in desk.guard.usage(each.action, **named):
             if row.algorithm == BLOCK and row.lock_set_at_ms is not None:
                 blocks[row.by] = None
-            elif row.algorithm not in (BLOCK, BREAKER) and row.used >= row.limit:
+            elif row.algorithm != BLOCK and row.name in refused_by:
                 full.append(Left(each.action, row.name, row.by))
     return tuple(blocks), tuple(full)
 

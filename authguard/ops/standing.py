@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from authguard.limits import Algorithm
     from authguard.ops.desk import Desk
 
-__all__ = ["BLOCK", "BREAKER", "Standing", "StandingBlock", "StandingLimit", "iso_8601", "status"]
+__all__ = [
+    "BLOCK",
+    "Standing",
+    "StandingBlock",
+    "StandingLimit",
+    "decide",
+    "iso_8601",
+    "status",
+]
 
 #: A limit is short up to an hour; longer ones tell of the days before.
 _SHORT_MS: Final = 3_600_000
@@ -29,7 +37,7 @@ _SHORT_MS: Final = 3_600_000
 #: Algorithms: the operators' block; what counts no attempts that could be left over; and what
 #: counts failures.
 BLOCK: Final = "block"
-BREAKER: Final = "conversion"
+_BREAKER: Final = "conversion"
 _FAILURE_LOG: Final = "sliding_log"
 
 
@@ -227,7 +235,7 @@ def status(
     key = None if account is None else guard.account_key(account)
     named: dict[str, Any] = {"account": key, "client": client, "destination": destination}
     rows = guard.usage(action, **named)
-    decision = _decision(desk, action, named)
+    decision = decide(desk, action, named)
     now_ms = guard.now_ms()  # read last, so that no place is said to be free too early
     recovery = _recovery_required(desk, action, key)
     algorithms = {limit.name: limit.algorithm for limit in guard.policy(action).limits}
@@ -287,7 +295,7 @@ def _limit(row: Usage, algorithm: Algorithm, now_ms: int) -> StandingLimit:
         window_ms=algorithm.window_ms,
         limit=row.limit,
         used=row.used,
-        remaining=None if row.algorithm == BREAKER else left,
+        remaining=None if row.algorithm == _BREAKER else left,
         newest_ms=row.newest_ms,
         frees_at_ms=row.locked_until_ms
         or (now_ms + row.frees_after_ms if row.frees_after_ms else None),
@@ -296,7 +304,7 @@ def _limit(row: Usage, algorithm: Algorithm, now_ms: int) -> StandingLimit:
     )
 
 
-def _decision(desk: Desk, action: str, named: dict[str, Any]) -> Decision | None:
+def decide(desk: Desk, action: str, named: dict[str, Any]) -> Decision | None:
     """Ask what an attempt would be told; None where nothing could decide by what is named."""
     try:
         return desk.guard.peek(action, **named)

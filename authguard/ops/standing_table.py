@@ -73,7 +73,7 @@ def _summary(standing: Standing) -> Table:
         until = (
             "without end" if block.until_ms is None else f"until {moment(block.until_ms, now_ms)}"
         )
-        rows.append(("Blocked", f"{_joined(block.by)}, by an operator, {until}"))
+        rows.append(("Blocked", f"by an operator, {until} ({_joined(block.by)})"))
     if standing.recovery_required:
         rows.append(("Recovery", "required: a new password by mail, or an operator's unlock"))
     for name, value in rows:

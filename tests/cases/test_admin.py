@@ -297,7 +297,7 @@ def test_a_block_without_end_stays(post_site: Site, clock: Clock) -> None:
     report = status(site, who="omar")
     assert (report["blocked"], report["blocked_until"]) == (True, None)
     shown = operate(site, "status", "login", "omar").stdout
-    assert "account, by an operator, without end" in shown
+    assert "by an operator, without end (account)" in shown
     assert "left us" in shown
     assert operate(site, "unlock", "--account", "omar").exit_code == 0
     assert site.login("omar", "a new password").status_code == 200

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -19,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from authguard.testing import EmbeddedValkey
-
-    from .conftest import Demo, Reply
+    from tests.demo.conftest import Demo, Reply
 
 pytestmark = pytest.mark.timeout(300)
+
+ROOT = Path(__file__).parents[2]
 
 WORKERS = 4
 
@@ -229,3 +233,21 @@ def test_one_link_sets_one_password(demo: Demo) -> None:
     assert demo.visitor().login("omar", "correct horse omar").status == 401
     replies = round_robin(demo, lambda _: demo.visitor().login("omar", winner), 4)
     assert statuses(replies) == [200] * 4
+
+
+def test_an_operators_unlock_counts_on_every_worker(demo: Demo) -> None:
+    """B139: all workers refuse vera; after the command the very next right login is 200 on each."""
+    strangers = [demo.visitor(f"203.0.113.{number}") for number in (1, 2)]
+    guesses = [stranger.login("vera", "a guess") for stranger in strangers for _ in range(5)]
+    assert statuses(guesses) == [401] * 10
+
+    def sign_in(_: int) -> Reply:
+        return demo.visitor().login("vera", "correct horse vera")
+
+    assert statuses(round_robin(demo, sign_in, WORKERS)) == [429] * WORKERS
+    settings = re.search(r"^ +(\. \S+)$", demo.greeting, re.MULTILINE)
+    assert settings is not None
+    flask = Path(sys.executable).with_name("flask")
+    unlock = f"{settings[1]} && {flask} authguard unlock --account vera"
+    subprocess.run(["bash", "-c", unlock], cwd=ROOT, capture_output=True, timeout=60, check=True)
+    assert statuses(round_robin(demo, sign_in, 2 * WORKERS)) == [200] * 2 * WORKERS

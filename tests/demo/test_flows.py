@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
     from authguard.testing import EmbeddedValkey
-
-    from .conftest import Demo
+    from tests.demo.conftest import Demo
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 

@@ -208,10 +208,10 @@ def post_site_routes(bare_app: Flask) -> set[str]:
     from tests.flask.conftest import People, Spy
 
     routes = []
-    for given in ({}, {"notifier": Pigeons()}):
+    for notifier in (None, Pigeons()):
         app = Flask(__name__)
         app.config.update(bare_app.config)
-        blueprint = AuthGuard(app).blueprint(accounts=People(Spy().real), **given)
+        blueprint = AuthGuard(app).blueprint(accounts=People(Spy().real), notifier=notifier)
         app.register_blueprint(blueprint, url_prefix="/auth")
         routes.append({rule.rule for rule in app.url_map.iter_rules()})
     return routes[1] - routes[0]

@@ -209,7 +209,9 @@ def test_successes_do_not_wear_it_less(default_site: Site, clock: Clock) -> None
         assert knock(site, cookie, client=f"100.{64 + number}.1.1").status_code == 401
         if number % 5 == 4:
             clock.advance(15 * MINUTE)
+        if number % 5 == 4 and number < 45:
             answer = knock(site, cookie, password="right vera", client=f"100.{64 + number}.1.1")
+            cookie = given(answer) or ""
             assert answer.status_code == 200
     assert knock(site, cookie).status_code == 401
     assert free(site) == 9

@@ -141,6 +141,7 @@ def test_what_is_no_code_is_not_ignored(default_site: Site, clock: Clock, heard:
         for password in ("wrong", "wrong", "wrong", "right vera"):
             answer = default_site.login("vera", password, client=client)
         assert answer.status_code == 200
+        default_site.messages()  # before the clock moves on
     sent = default_site.messages()
     assert len(sent) == 52
     assert {(message.kind, message.channel) for message in sent} == {("notice", "sms")}
@@ -301,11 +302,12 @@ def test_too_many_messages_waiting(
     """A message for which there is no room is told of, and its request is answered like any."""
     wake, busy = threading.Event(), threading.Event()
 
-    def hang(_message: Message) -> None:
+    def hang(message: Message) -> None:
         busy.set()
         wake.wait(30)
 
-    monkeypatch.setattr(post_site.state.messaging.outbound, "_outgoing", Outgoing(1, 1))
+    state: Any = post_site.state
+    monkeypatch.setattr(state.messaging.outbound, "_outgoing", Outgoing(1, 1))
     post_site.outbox.send = hang  # type: ignore[method-assign]
     try:
         ask(post_site, "vera")

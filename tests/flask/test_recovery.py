@@ -249,6 +249,9 @@ def test_an_unlock_link_does_not_open_it(guesser: Guesser, clock: Clock) -> None
     assert site.post("/auth/unlock", json={"token": token}).status_code == 200
     answer = site.login("vera", "right vera", client="198.18.0.9")
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "900")
+    vera(site).recovery_required.clear()
+    decision = site.guard.peek("login", account=site.guard.account_key("vera"))
+    assert decision.refused_by == ("month",)  # in the store as well, nothing was given back
 
 
 def test_no_device_and_no_waiting_opens_it(guesser: Guesser, clock: Clock) -> None:

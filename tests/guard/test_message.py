@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 LIFE_MS = 600_000
-VERA = {"account": "vera", "client": "203.0.113.9", "purpose": "sign-in"}
+VERA: dict[str, Any] = {"account": "vera", "client": "203.0.113.9", "purpose": "sign-in"}
 MAIL = read_email("vera@example.test")
 
 

@@ -6,7 +6,7 @@ import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -112,7 +112,11 @@ def test_only_the_live_challenge_goes_on(one_time: OneTime, other: str) -> None:
 
 def test_accounts_and_purposes_are_apart(one_time: OneTime) -> None:
     """A69, B104: a code is good for its account and purpose alone, and ends no other's."""
-    holders = [VERA, replace(VERA, purpose="second-factor"), replace(VERA, account="key-2")]
+    holders = [
+        VERA,
+        replace(VERA, purpose="second-factor"),
+        replace(VERA, account=AccountKey("key-2")),
+    ]
     issued = [issue(one_time, holder) for holder in holders]
     for mine, (challenge, code) in zip(holders, issued, strict=True):
         for theirs in holders:
@@ -144,7 +148,8 @@ def test_nobody_costs_the_store_as_much(client: valkey.Valkey, one_time: OneTime
         one_time.holder(challenge)
         one_time.take_code(holder, challenge, wrong(code))
         one_time.live_challenge(holder)
-        return {name: each["calls"] for name, each in client.info("commandstats").items()}
+        stats: Any = client.info("commandstats")
+        return {name: each["calls"] for name, each in stats.items()}
 
     for holder in (VERA, NOBODY):
         commands(holder)  # the scripts are known to the server from here on
@@ -199,8 +204,10 @@ def test_nothing_of_it_is_in_the_store(one_time: OneTime, client: valkey.Valkey)
     challenge, code = one_time.issue_code(VERA, digits=8, life_ms=LIFE_MS)
     dump = b""
     for key in client.scan_iter():
-        assert client.pttl(key) > 0
-        dump += key + client.get(key)
+        life_ms: Any = client.pttl(key)
+        value: Any = client.get(key)
+        assert life_ms > 0
+        dump += key + value
     assert len(dump) > 100
     for secret in (code, challenge, "key-1", "sign-in", "sms"):
         assert secret.encode() not in dump
