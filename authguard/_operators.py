@@ -200,9 +200,9 @@ def unlock_command(
     Let an account, a client or a network go on: empty its counts, end its locks, lift its block.
 
     For the ACTIONs that are named, such as login, or for all. With --account, all that counts by
-    the account; with --client besides, what counts by the two together, too. With --client or
-    --network alone, what counts by that. A block is lifted whatever ACTION is named, since it holds
-    for all.
+    the account, from whichever client; with --client besides, from that client alone. With --client
+    or --network alone, what counts by that. A block is lifted whatever ACTION is named, since it
+    holds for all.
     """
     selection = _selection(account, client, network)
     with _desk(store_url, policy) as desk:
@@ -306,13 +306,6 @@ def _tell_what_stays(done: Unlocked, selection: Selection) -> None:
         click.echo(f"Note: still blocked by {' and '.join(by)}; unlock {options(by)}", err=True)
     for left in done.still_full:
         click.echo(f"Note: still refused by {left}; unlock {options(left.by)}", err=True)
-    if done.pairs:
-        kept = ", ".join(map(str, done.pairs))
-        click.echo(
-            f"Note: kept, since it counts by the client too ({kept}); to empty it for one client,"
-            " add --client ADDR",
-            err=True,
-        )
 
 
 def _freed(done: Unlocked) -> str:
@@ -329,6 +322,8 @@ def _freed(done: Unlocked) -> str:
         for each in done.freed
         if each
     ]
+    if done and done.pairs:
+        lines.append(f"afresh from every client: {', '.join(map(str, done.pairs))}")
     if done.block:
         lines.append("block lifted")
     return "\n".join(lines) or f"nothing to free: no count, lock or block by {_on(done.on)}"

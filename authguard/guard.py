@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from authguard._core import calls
 from authguard._core.attempt import Reservation
-from authguard._core.keys import Shape
+from authguard._core.keys import Shape, pardon_key
 from authguard._engine import Engine, check_cost
 from authguard._notes import Notes
 from authguard._subjects import NO_ACCOUNT, Claims, NoAccount, Subjects
@@ -24,7 +24,7 @@ from authguard.decision import Decision
 from authguard.errors import ConfigurationError, Denied, Denylisted, StoreUnavailable
 from authguard.identity.destinations import StandIn
 from authguard.limiter import Limiter
-from authguard.limits import Conversion
+from authguard.limits import Conversion, SlidingLog, heeds_pardon
 from authguard.one_time import OneTime
 from authguard.policy import ADDRESS_PARTS, PARTS, Policy, PolicyLimit
 from authguard.policy_file import load_policies
@@ -325,6 +325,38 @@ class Guard:
         known, shape = self._standing(action, Claims(account, client, destination), only=only)
         binding = shape.bind(*known.pseudonyms)
         return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
+
+    def pardon(self, action: str, *, account: str, now_ms: int | None = None) -> tuple[str, ...]:
+        """
+        Let an account go on wherever it comes from: what counts by it and a client starts afresh.
+
+        :meth:`clear` empties such a log only if its client is named too. For operators: an owner's
+        own recovery leaves an attacker's log as it is.
+
+        Args:
+            action: The policy's name.
+            account: The account in any spelling.
+            now_ms: As in :meth:`attempt`.
+
+        Returns:
+            The names of the limits; none if the action has no such limit.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may have done it all the same.
+        """
+        logs = {
+            limit.name: limit.algorithm
+            for limit in self.policy(action).limits
+            if isinstance(limit.algorithm, SlidingLog) and heeds_pardon(limit.by)
+        }
+        if logs:
+            claims = Claims(account)
+            known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
+            keys = tuple(pardon_key(action, of["account"]) for of in known.pseudonyms)
+            life_ms = max(max(log.window_ms, *log.lockout_ms, 0) for log in logs.values())
+            now_ms = self._engine.now_ms(now_ms)
+            self._engine.store.run(calls.pardon(keys, life_ms=life_ms, now_ms=now_ms))
+        return tuple(logs)
 
     def recover(
         self,

@@ -29,6 +29,7 @@ __all__ = [
     "Distinct",
     "FixedWindow",
     "SlidingLog",
+    "heeds_pardon",
     "parse_period_ms",
 ]
 
@@ -84,6 +85,15 @@ def parse_period_ms(text: object, where: str) -> int:
             "take a period of 3650d or less",
         )
     return period_ms
+
+
+def heeds_pardon(by: Sequence[str]) -> bool:
+    """
+    Tell whether a sliding log by these parts is one of many of an account, one for each client.
+
+    Nobody knows them all, so an operator's unlock leaves a mark that they heed (``pardon.lua``).
+    """
+    return "account" in by and not {"client", "network"}.isdisjoint(by)
 
 
 def _parse_rate(text: object, where: str, largest: int) -> tuple[int, int]:
@@ -203,6 +213,7 @@ class SlidingLog:
     ) -> list[object]:
         """Describe the limit to its Lua (the header of ``sliding_log.lua``)."""
         flags = int(self.count_refused) + 2 * int(forgiving and self.forgives(by))
+        flags += 4 * int(heeds_pardon(by))
         return [self.algorithm, self.limit, self.window_ms, flags, list(self.lockout_ms)]
 
 

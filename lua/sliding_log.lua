@@ -1,8 +1,9 @@
 -- sliding_log: at most `limit` admitted attempts in any window, to the millisecond.
 --
 -- spec    {"sliding_log", limit, window (ms), flags, lockouts ({} or ms each)}
---         flags: 1 = a refused attempt is counted too, 2 = a success forgives its client's failures
--- keys    the log; with lockouts also its lock (lock.lua)
+--         flags: 1 = a refused attempt is counted too, 2 = a success forgives its client's
+--         failures, 4 = it counts by account and client together, and heeds the account's pardon
+-- keys    the log; with lockouts also its lock (lock.lua); with 4 also the pardon (pardon.lua)
 -- value   one string of entries, oldest first, 10 bytes each, big-endian:
 --           5  time in ms (times.lua)
 --           3  tag of the client        the two make the attempt's id; an attempt of
@@ -16,7 +17,7 @@
 -- Everything is read and checked before anything is written, so an error leaves no half state.
 
 local ENTRY, ID_AT, TAG_END = 10, 6, 8
-local COUNT_REFUSED, FORGIVE = 1, 2
+local COUNT_REFUSED, FORGIVE, PARDON = 1, 2, 4
 local NOBODY = string.rep("\0", 5)
 local stamp = times.stamp
 
@@ -60,6 +61,9 @@ local function drop_old(self)
   if self.lock and not lock.active(self.lock) then
     span = math.min(span, self.now - self.lock.ends + 1)
   end
+  if self.pardon then
+    span = math.min(span, self.now - self.pardon + 1)
+  end
   local low, high = 0, self.size
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -72,7 +76,32 @@ local function drop_old(self)
   self.first = low
 end
 
--- Read log and lock; writes nothing.
+-- When an operator let the account go on from wherever it comes (pardon.lua). One that lies ahead
+-- can only come from a clock that stepped back: it is drawn in to now, so that what is made from
+-- here on counts.
+local function read_pardon(self, key)
+  local value = redis.call("GET", key)
+  if not value then
+    return
+  end
+  if #value ~= 6 then
+    error("authguard: malformed pardon")
+  end
+  local pardon = struct.unpack(">I6", value)
+  self.pardon, self.pardon_key = math.min(pardon, self.now), key
+  self.pardon_drawn_in = pardon > self.now
+end
+
+local function mend(self)
+  if self.lock then
+    lock.mend(self.lock)
+  end
+  if self.pardon_drawn_in then
+    redis.call("SET", self.pardon_key, struct.pack(">I6", self.pardon), "KEEPTTL")
+  end
+end
+
+-- Read log, lock and pardon; writes nothing.
 function sliding_log.open(at, spec, now, slack)
   local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
   self.limit, self.window = spec[2], spec[3]
@@ -85,12 +114,19 @@ function sliding_log.open(at, spec, now, slack)
     self.keys = 2
     self.lock = lock.open(KEYS[at + 1], spec[5], self.window, now, slack)
   end
+  if has(spec[4], PARDON) then
+    read_pardon(self, KEYS[at + self.keys])
+    self.keys = self.keys + 1
+  end
   if self.size > 0 and age(self, self.size - 1) < 0 then
     local newest = now - age(self, self.size - 1)
     draw_in(self)
     if self.lock and newest >= self.lock.stored_ends then
       lock.has_ended(self.lock)
     end
+  end
+  if self.pardon and self.lock then
+    lock.pardon(self.lock, self.pardon)
   end
   drop_old(self)
   return self
@@ -106,9 +142,7 @@ end
 
 -- Keep the log until its newest entry leaves the window, or an active lock's end empties it.
 local function save(self)
-  if self.lock then
-    lock.mend(self.lock)
-  end
+  mend(self)
   if self.size == 0 then
     redis.call("DEL", self.key)
     return
@@ -150,9 +184,7 @@ function sliding_log.refused(self, cost)
   elseif self.repaired or (self.size > 0 and redis.call("PTTL", self.key) == -1) then
     save(self)
   end
-  if self.lock then
-    lock.mend(self.lock)
-  end
+  mend(self)
 end
 
 -- -> state (0 admits, 1 full, 2 locked, 3 admitted and set the lock), remaining,

@@ -28,6 +28,7 @@ __all__ = [
     "clear",
     "drop",
     "inspect",
+    "pardon",
     "peek",
     "put",
     "read",
@@ -164,6 +165,23 @@ def set_block(binding: Binding, *, life_ms: int, now_ms: int | None) -> ScriptCa
         binding.keys,
         (clock_argument(now_ms), life_ms),
         lambda reply: _integers(reply, 1)[0] or None,
+    )
+
+
+def pardon(keys: tuple[str, ...], *, life_ms: int, now_ms: int | None) -> ScriptCall[int]:
+    """
+    Let an account go on from any client: what was counted for it with one before counts no more.
+
+    Args:
+        keys: The pardon's key under each secret.
+        life_ms: When what was made just before no longer matters by itself.
+        now_ms: The clock that counts, or None for the store's own.
+    """
+    return ScriptCall(
+        script("pardon", frozenset()),
+        keys,
+        (clock_argument(now_ms), life_ms),
+        lambda reply: _integers(reply, 1)[0],
     )
 
 

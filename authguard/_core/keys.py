@@ -16,7 +16,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from authguard.limits import Block, SlidingLog
+from authguard.limits import Block, SlidingLog, heeds_pardon
 from authguard.policy import PolicyLimit
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from authguard.limits import Algorithm
     from authguard.policy import Policy
 
-__all__ = ["Binding", "Shape", "record_key"]
+__all__ = ["Binding", "Shape", "pardon_key", "record_key"]
 
 _Part: TypeAlias = Literal["all", "request", "message"]
 
@@ -172,6 +172,8 @@ class Shape:
                 keys.append(key)
                 if _has_lock(limit):
                     keys.append(f"{key}!")
+                if _heeds_pardon(limit):
+                    keys.append(pardon_key(self.action, of["account"]))
                 if limit.member_part is not None:
                     members.append(of.get(limit.member_part, bytes(_MEMBER))[:_MEMBER])
             for block, prefix in zip(self.blocks, self.prefixes[own:], strict=True):
@@ -187,7 +189,7 @@ class Binding:
     Attributes:
         shape: The limits.
         keys: Their keys in turn, secret by secret; a sliding log with a lockout has two, its log
-            and its lock.
+            and its lock; one by account and client also has the account's pardon.
         block_keys: The blocks' keys in turn, secret by secret.
         members: Six bytes for each ``distinct`` in turn, secret by secret: the value it counts.
     """
@@ -209,6 +211,18 @@ def record_key(group: bytes, name: bytes) -> str:
     return f"rl:v1:{{{_base64(group[:6])}}}{_base64(name[:16])[:22]}"
 
 
+def pardon_key(action: str, account: bytes) -> str:
+    """
+    Name the mark that an operator let an account go on at an action, from any client.
+
+    Args:
+        action: The action.
+        account: The account's pseudonym.
+    """
+    name = hashlib.sha256(b"pardon %s %s" % (action.encode(), account)).digest()
+    return f"{record_key(account, name)}~"
+
+
 def _belongs(limit: PolicyLimit, part: _Part) -> bool:
     if part == "message":
         return limit.by_message
@@ -220,6 +234,10 @@ def _belongs(limit: PolicyLimit, part: _Part) -> bool:
 
 def _has_lock(limit: PolicyLimit) -> bool:
     return isinstance(limit.algorithm, SlidingLog) and limit.algorithm.lockout_ms != ()
+
+
+def _heeds_pardon(limit: PolicyLimit) -> bool:
+    return isinstance(limit.algorithm, SlidingLog) and heeds_pardon(limit.by)
 
 
 def _key(limit: PolicyLimit, prefix: bytes, of: Mapping[str, bytes]) -> str:

@@ -21,7 +21,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block"})
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,8 @@ class Unlocked:
         block: A block was lifted.
         still_blocked: What else it is blocked by, and stays so.
         still_full: The limits by what was not meant, such as the client's network, that refuse.
-        pairs: The limits that count by account and client together, and stay since no client is
-            named.
+        pairs: The limits that count by account and client together and start afresh, whichever
+            the client is; how much was in them nobody knows.
     """
 
     on: tuple[str, ...]
@@ -115,7 +115,7 @@ class Unlocked:
             "block_lifted": self.block,
             "still_blocked": [list(by) for by in self.still_blocked],
             "still_full": list(map(str, self.still_full)),
-            "pairs_kept": list(map(str, self.pairs)),
+            "pairs": list(map(str, self.pairs)),
         }
 
 
@@ -157,8 +157,9 @@ def unlock(
     """
     Empty the logs, end the locks, lift the block, and let the account be used without recovery.
 
-    With an account: what counts by it, and by the pair if the client is named too. With a client or
-    a network: what counts by that. The block that is lifted is the one on exactly what is named.
+    With an account: what counts by it, and by it and any client together, or by the pair with that
+    one client if it is named. With a client or a network: what counts by that. The block that is
+    lifted is the one on exactly what is named.
 
     Args:
         desk: Where it is done.
@@ -185,7 +186,7 @@ def unlock(
         if (each := _free(desk, action, named, asked_for=action in actions)) is not None
     )
     blocks, full = _left(desk, freed, named)
-    pairs = _pairs(desk, freed) if selection.parts == ("account",) else ()
+    pairs = _pardon(desk, freed, named) if selection.parts == ("account",) else ()
     done = Unlocked(selection.parts, subject, freed, lifted, blocks, full, pairs)
     if done:
         act = Act("unlock", selection.parts, guard.now_ms(), by, reason, tuple(actions))
@@ -277,12 +278,16 @@ def _left(
     return tuple(blocks), tuple(full)
 
 
-def _pairs(desk: Desk, freed: tuple[Freed, ...]) -> tuple[Left, ...]:
-    return tuple(
-        Left(each.action, limit.name, limit.by)
+def _pardon(desk: Desk, freed: tuple[Freed, ...], named: dict[str, Any]) -> tuple[Left, ...]:
+    by = {
+        (each.action, limit.name): limit.by
         for each in freed
         for limit in desk.guard.policy(each.action).limits
-        if "account" in limit.by and not {"client", "network"}.isdisjoint(limit.by)
+    }
+    return tuple(
+        Left(each.action, name, by[each.action, name])
+        for each in freed
+        for name in desk.guard.pardon(each.action, account=named["account"])
     )
 
 

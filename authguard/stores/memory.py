@@ -25,7 +25,7 @@ T = TypeVar("T")
 _NOBODY: Final = bytes(5)
 
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block"})
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon"})
 
 #: The window up to which the owner's recovery empties a log, full or not.
 _SHORT_MS: Final = 3_600_000
@@ -68,6 +68,10 @@ class _LogSpec(NamedTuple):
     def forgives(self) -> bool:
         return self.flags & 2 != 0
 
+    @property
+    def heeds_pardon(self) -> bool:
+        return self.flags & 4 != 0
+
     def lockout_ms(self, level: int) -> int:
         return self.lockouts_ms[min(max(level, 1), len(self.lockouts_ms)) - 1]
 
@@ -79,6 +83,8 @@ class _SlidingLog:
         self.store = store
         self.key = keys.pop(0)
         self.lock_key = keys.pop(0) if spec.lockouts_ms else None
+        self.pardon_key = keys.pop(0) if spec.heeds_pardon else None
+        pardon_ms = min(now_ms, store.pardons.get(self.pardon_key or "", 0))
         self.spec = spec
         self.now_ms = now_ms
         stored_lock = store.locks.get(self.lock_key or "", _Lock())
@@ -88,6 +94,8 @@ class _SlidingLog:
         self.mended = self.all != stored
         if self.mended and self.locked and stored[-1].at_ms >= stored_lock.ends_ms:
             self.lock = replace(self.lock, ends_ms=now_ms)
+        if self.locked and self.lock.set_at_ms < pardon_ms:
+            self.lock = replace(self.lock, ends_ms=pardon_ms)
         self.lock_mended = (self.lock.ends_ms, self.lock.previous_ends_ms) != (
             stored_lock.ends_ms,
             stored_lock.previous_ends_ms,
@@ -97,6 +105,7 @@ class _SlidingLog:
             for entry in self.all
             if now_ms - entry.at_ms < spec.window_ms
             and (self.locked or entry.at_ms >= self.lock.ends_ms)
+            and entry.at_ms >= pardon_ms
         ]
         self.lock_set = False
 
@@ -117,9 +126,15 @@ class _SlidingLog:
         return self.now_ms < self.lock.ends_ms
 
     def save_log(self, log: list[_Entry]) -> None:
+        self.mend()
+        self.store.logs[self.key] = log
+
+    def mend(self) -> None:
         if self.lock_mended:
             self.save_lock()
-        self.store.logs[self.key] = log
+        if self.pardon_key in self.store.pardons:
+            moved_ms = min(self.now_ms, self.store.pardons[self.pardon_key])
+            self.store.pardons[self.pardon_key] = moved_ms
 
     def save_lock(self) -> None:
         self.store.locks[self.lock_key or ""] = self.lock
@@ -145,8 +160,7 @@ class _SlidingLog:
             self.save_log(self.log)
         elif self.mended:
             self.save_log(self.all)
-        if self.lock_mended:
-            self.save_lock()
+        self.mend()
 
     def verdict(self, cost: int, *, refuses: bool) -> list[int]:
         if self.locked:
@@ -648,6 +662,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], int]) -> None:
         self.logs: dict[str, list[_Entry]] = {}
         self.locks: dict[str, _Lock] = {}
+        self.pardons: dict[str, int] = {}
         self.cooldowns: dict[str, _Waiting] = {}
         self.windows: dict[str, tuple[int, int]] = {}
         self.values: dict[str, dict[bytes, _Value]] = {}
@@ -740,6 +755,10 @@ class MemoryStore:
         for key in keys:
             self.blocks[key] = _Blocked(now_ms, ends_ms)
         return [ends_ms or 0]
+
+    def _pardon(self, now_ms: int, keys: tuple[str, ...], _life_ms: int) -> list[int]:
+        self.pardons |= dict.fromkeys(keys, now_ms)
+        return [now_ms]
 
     def _put(self, now_ms: int, keys: tuple[str, ...], life_ms: int, value: bytes) -> list[int]:
         self.records[keys[0]] = (now_ms + life_ms, value)

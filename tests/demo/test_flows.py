@@ -86,15 +86,24 @@ def browse(open_page: Callable[..., Page]) -> Callable[..., Page]:
     return open_
 
 
+def settle(page: Page) -> None:
+    """Wait until focus is where a page puts it; who types earlier types into nothing."""
+    focused = page.locator("[autofocus]")
+    if focused.count():
+        expect(focused).to_be_focused()
+
+
 def press(page: Page, role: Literal["button", "link"], name: str) -> None:
     """Press a button or follow a link, and wait for the page that it leads to."""
     with page.expect_navigation():
         page.locator("main").get_by_role(role, name=name).click()
+    settle(page)
 
 
 def sign_in(demo: Demo, page: Page, name: str, password: str) -> None:
     """Open the sign-in page and try to sign in."""
     page.goto(f"{demo.url}/auth/login")
+    settle(page)
     page.get_by_label("Username, e-mail or phone").fill(name)
     page.get_by_label("Password").fill(password)
     press(page, "button", "Sign in")
@@ -103,6 +112,7 @@ def sign_in(demo: Demo, page: Page, name: str, password: str) -> None:
 def ask_for_code(demo: Demo, page: Page, name: str, channel: str = "Text message") -> None:
     """Ask for a code to sign in with."""
     page.goto(f"{demo.url}/auth/otp/send")
+    settle(page)
     page.get_by_label("Username, e-mail or phone").fill(name)
     page.get_by_label(channel, exact=True).check()
     press(page, "button", "Send a code")
@@ -229,6 +239,7 @@ def test_code_instead_of_a_password(demo: Demo, browse: Callable[..., Page]) -> 
     """Vera signs in by a code alone; for a name that nobody has the page is the same."""
     page, nobody, phone = browse(), browse(), browse()
     page.goto(f"{demo.url}/auth/login")
+    settle(page)
     press(page, "link", "Sign in with a code")
     ask_for_code(demo, page, "+1 (415) 555-0101")
     ask_for_code(demo, nobody, "ghost")
@@ -249,6 +260,7 @@ def test_new_password_from_the_mail(demo: Demo, browse: Callable[..., Page]) -> 
     sign_in(demo, elsewhere, "vera", "correct horse vera")
     signed_in_as(elsewhere, "vera")
     page.goto(f"{demo.url}/auth/login")
+    settle(page)
     press(page, "link", "Forgot your password?")
     page.get_by_label("Username, e-mail or phone").fill("vera@example.test")
     press(page, "button", "Send a link")
@@ -258,6 +270,7 @@ def test_new_password_from_the_mail(demo: Demo, browse: Callable[..., Page]) -> 
     press(page, "link", "Choose a new password")
     link = page.url
     page.reload()
+    settle(page)
     field = page.get_by_label("New password", exact=True)
     field.fill(NEW_PASSWORD)
     expect(field).to_have_attribute("type", "password")
@@ -278,6 +291,7 @@ def test_new_password_from_the_mail(demo: Demo, browse: Callable[..., Page]) -> 
     signed_in_as(page, "vera")
     expect(newest(demo, page)).to_contain_text("Your password was changed")
     page.goto(link)
+    settle(page)
     page.get_by_label("New password", exact=True).fill("of somebody else")
     press(page, "button", "Change password")
     expect(page.locator("#notice")).to_contain_text("This link does not work any more.")
@@ -299,6 +313,7 @@ def test_lock_by_others_and_its_two_ways_out(demo: Demo, browse: Callable[..., P
     expect(reader.get_by_role("heading", name="Unlock sign-in by e-mail")).to_have_count(1)
     press(reader, "link", "Unlock sign-in")
     reader.reload()  # to look at it ends nothing
+    settle(reader)
     sign_in(demo, new, "omar", "correct horse omar")
     expect(new).to_have_title("Wait: Sign in | authguard demo")
     press(reader, "button", "Unlock sign-in")
@@ -336,8 +351,10 @@ def test_everything_by_keyboard(demo: Demo, browse: Callable[..., Page]) -> None
     def go(key: str = "Enter") -> None:
         with page.expect_navigation():
             keyboard.press(key)
+        settle(page)
 
     page.goto(f"{demo.url}/auth/login")
+    settle(page)
     tab_to("Forgot your password?")
     go()
     keyboard.type("vera")
@@ -386,6 +403,7 @@ def test_small_phone_without_script(demo: Demo, browse: Callable[..., Page]) -> 
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, title
 
     page.goto(f"{demo.url}/auth/password/forgot")
+    settle(page)
     on("Forgot your password?")
     page.get_by_label("Username, e-mail or phone").fill("omar")
     press(page, "button", "Send a link")
@@ -423,6 +441,7 @@ def test_small_phone_without_script(demo: Demo, browse: Callable[..., Page]) -> 
     expect(page.get_by_text("Too many codes were asked for.")).to_be_visible()
     code = code_in(newest(demo, page))
     page.goto(f"{demo.url}/auth/otp/verify")
+    settle(page)
     enter(page, code)
     on("Signed in")
     signed_in_as(page, "omar")

@@ -29,9 +29,9 @@ from hypothesis.stateful import (
 from authguard import Policy, PolicyLimit, SlidingLog
 from authguard._core import calls
 from authguard._core.attempt import Reservation
-from authguard._core.keys import Shape
+from authguard._core.keys import Shape, pardon_key
 from authguard.identity import Pseudonyms
-from authguard.limits import Conversion, Cooldown, Distinct, FixedWindow
+from authguard.limits import Conversion, Cooldown, Distinct, FixedWindow, heeds_pardon
 from authguard.stores.memory import MemoryStore
 from authguard.stores.valkey import ValkeyStore
 from tests.conftest import PATIENT_MS, SECRET
@@ -155,7 +155,7 @@ class Together(RuleBasedStateMachine):
 
     def logs(self, binding: Binding) -> list[str]:
         """Name each limit's first key, under the newest secret."""
-        keys = [key for key in binding.keys if not key.endswith("!")]
+        keys = [key for key in binding.keys if not key.endswith(("!", "~"))]
         return keys[: len(self.shape.limits)]
 
     @rule(
@@ -271,6 +271,20 @@ class Together(RuleBasedStateMachine):
         self.both(verb(binding, now_ms=self.now_ms))
         for key in self.logs(binding):
             self.histories.pop(key, None)
+
+    @rule(account=st.sampled_from(ACCOUNTS))
+    def pardon(self, account: str) -> None:
+        """Pardon: the account's pairs with every client are open, and all else stays."""
+        keys = tuple(
+            pardon_key("login", pseudonyms["account"])
+            for pseudonyms in self.pseudonyms(account, CLIENTS[0])
+        )
+        self.both(calls.pardon(keys, life_ms=60_000, now_ms=self.now_ms))
+        for client in CLIENTS:
+            binding = self.bind(account, client)
+            for key, limit in zip(self.logs(binding), self.shape.limits, strict=True):
+                if isinstance(limit.algorithm, SlidingLog) and heeds_pardon(limit.by):
+                    self.histories.pop(key, None)
 
     @rule(
         by=st.sampled_from([("account",), ("client",), ("network",), ("account", "client")]),

@@ -120,7 +120,7 @@ class Together(RuleBasedStateMachine):
 
     def log_keys(self, binding: Binding) -> list[str]:
         """Name each limit's log."""
-        return [key for key in binding.keys if not key.endswith("!")]
+        return [key for key in binding.keys if not key.endswith(("!", "~"))]
 
     @rule(
         target=attempts,
