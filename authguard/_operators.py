@@ -169,6 +169,8 @@ def status_command(
     left, and when the next place is free; the locks; the blocks; and what operators did last, when
     and why. Limits that count by account and client together are shown where both are named.
     """
+    if account is None and client is None and destination is None:
+        raise click.UsageError("name somebody: KEY, --client or --destination")
     with _desk(store_url, policy) as desk:
         _say_how_it_counts(desk, account)
         standing = status(desk, action, account=account, client=client, destination=destination)
@@ -322,7 +324,7 @@ def _freed(done: Unlocked) -> str:
         for each in done.freed
         if each
     ]
-    if done and done.pairs:
+    if any(done.freed) and done.pairs:
         lines.append(f"afresh from every client: {', '.join(map(str, done.pairs))}")
     if done.block:
         lines.append("block lifted")

@@ -82,17 +82,18 @@ class Outgoing:
         """How many jobs wait or run."""
         return len(self._unfinished)
 
-    def put(self, job: Callable[[], None]) -> bool:
+    def put(self, job: Callable[[], None], *, spare: bool = False) -> bool:
         """
         Run the job soon, in the background; False, at once, if no place is free.
 
         Args:
             job: What to do. What it raises is logged by its type alone, since the text may hold
                 an address.
+            spare: It may be left out: it takes no place in the second half of the queue.
         """
         entry = _Job(job, _monotonic_s() + self._delay_s)
         with self._mutex:
-            if len(self._waiting) >= self._queue:
+            if len(self._waiting) >= (self._queue // 2 if spare else self._queue):
                 return False
             self._waiting.append(entry)
             self._unfinished.add(entry)

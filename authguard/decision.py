@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["RECOVERY_WAIT_MS", "Cleared", "Decision", "Usage", "Verdict"]
+__all__ = ["DENYLIST", "RECOVERY_WAIT_MS", "Cleared", "Decision", "Usage", "Verdict"]
+
+#: The name of the verdict of the denylist.
+DENYLIST: Final = "denylist"
 
 #: An account that must be recovered has no honest wait; a refusal shows this one, the longest
 #: short window, so that the state is nobody's oracle.
@@ -63,6 +66,11 @@ class Decision:
     def refused_by(self) -> tuple[str, ...]:
         """The names of all limits that refuse."""
         return tuple(verdict.name for verdict in self.verdicts if verdict.refuses)
+
+    @property
+    def denylisted(self) -> bool:
+        """Whether it is the denylist that refuses; the store was not asked."""
+        return self.refused_by == (DENYLIST,)
 
     @property
     def remaining(self) -> int:

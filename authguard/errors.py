@@ -19,7 +19,7 @@ No message ever holds a raw identifier, a password, a code or a secret.
 
 from __future__ import annotations
 
-from authguard.decision import RECOVERY_WAIT_MS, Decision, Verdict
+from authguard.decision import DENYLIST, RECOVERY_WAIT_MS, Decision, Verdict
 
 __all__ = [
     "AuthguardError",
@@ -108,7 +108,7 @@ class Denylisted(Denied):
     def __init__(self, action: str) -> None:
         day_ms = 86_400_000
         verdict = Verdict(
-            name="denylist",
+            name=DENYLIST,
             limit=0,
             refuses=True,
             locked=False,

@@ -24,7 +24,7 @@ from authguard.decision import Decision
 from authguard.errors import ConfigurationError, Denied, Denylisted, StoreUnavailable
 from authguard.identity.destinations import StandIn
 from authguard.limiter import Limiter
-from authguard.limits import Conversion, SlidingLog, heeds_pardon
+from authguard.limits import Algorithm, Conversion, Distinct, SlidingLog, heeds_pardon
 from authguard.one_time import OneTime
 from authguard.policy import ADDRESS_PARTS, PARTS, Policy, PolicyLimit
 from authguard.policy_file import load_policies
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from authguard._subjects import Known
     from authguard.decision import Cleared, Usage
     from authguard.identity import AccountKey, Email, Normaliser, Phone
-    from authguard.limits import Algorithm
     from authguard.stores.base import Store
 
 __all__ = ["NO_ACCOUNT", "Attempt", "Guard"]
@@ -221,7 +220,7 @@ class Guard:
             action: The policy's name, such as ``otp.send``.
             destination: The stored address or number.
             device: A known device: it may use the budget's reserve.
-            message_id: Five bytes that name the message to :meth:`entered`.
+            message_id: Five bytes that name the message to :meth:`message_over`.
             now_ms: As in :meth:`attempt`.
 
         Raises:
@@ -233,17 +232,19 @@ class Guard:
             action, claims, part="message", attempt_id=message_id, cost=1, now_ms=now_ms
         )
 
-    def entered(
-        self, action: str, *, destination: Email | Phone, message_id: bytes, sent_at_ms: int = 0
+    def message_over(
+        self, action: str, *, destination: Email | Phone, message_id: bytes, entered: bool
     ) -> None:
         """
-        Say that the code of a message was entered: it counts for its range and country.
+        Say what became of a message with a code, for the guard on its range and country.
+
+        Nothing else is given back: what was charged for it stays.
 
         Args:
             action: The policy's name, such as ``otp.send``.
             destination: Where it went.
             message_id: As it was given to :meth:`message`.
-            sent_at_ms: Not needed; the message's id names it.
+            entered: Its code was entered; or it never left, and nobody could.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer.
@@ -255,10 +256,10 @@ class Guard:
             self._engine.store.run(
                 calls.settle(
                     shape.bind(*known.pseudonyms),
-                    reserved_at_ms=sent_at_ms,
+                    reserved_at_ms=0,  # the id alone names it
                     attempt_id=message_id,
                     cost=1,
-                    forgive=True,
+                    forgive=entered,
                     now_ms=self._engine.now_ms(None),
                 )
             )
@@ -299,6 +300,7 @@ class Guard:
         account: str | NoAccount | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
         destination: str | Email | Phone | None = None,
+        purpose: str | None = None,
         only: Literal["client", "network"] | None = None,
         now_ms: int | None = None,
     ) -> Cleared:
@@ -310,7 +312,8 @@ class Guard:
         behind the same address a fresh budget. Without one, with a client: its logs and its
         network's, or with ``only`` those of one of them. With a destination alone: its own, and
         not its number range's, which others share. What counts everybody together is cleared only
-        if nothing is given. A lock's level stays, until its quiet time has passed.
+        if nothing is given. What counts by a purpose as well is cleared for the one that is given.
+        A lock's level stays, until its quiet time has passed.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer; it may have cleared all the same.
@@ -322,7 +325,8 @@ class Guard:
         alone = account is None and destination is None and client is not None
         if only is not None and not (alone and only in ADDRESS_PARTS):
             raise ValueError("only: must be client or network, of a client that is given alone")
-        known, shape = self._standing(action, Claims(account, client, destination), only=only)
+        claims = Claims(account, client, destination, purpose=purpose)
+        known, shape = self._standing(action, claims, only=only)
         binding = shape.bind(*known.pseudonyms)
         return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
 
@@ -397,6 +401,7 @@ class Guard:
         account: str | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
         destination: str | Email | Phone | None = None,
+        purpose: str | None = None,
         now_ms: int | None = None,
     ) -> tuple[Usage, ...]:
         """
@@ -405,7 +410,7 @@ class Guard:
         Raises:
             StoreUnavailable: If the store gave no clear answer.
         """
-        claims = Claims(account, client, destination)
+        claims = Claims(account, client, destination, purpose=purpose)
         known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
         shape = self._applying(action, claims, known, members=False)
         binding = shape.bind(*known.pseudonyms)
@@ -485,6 +490,14 @@ class Guard:
             name: Limiters of one name share their logs, whatever their numbers; without a name,
                 those of equal numbers do.
         """
+        if isinstance(limit, Conversion | Distinct) or not isinstance(limit, Algorithm):
+            raise ConfigurationError(
+                "AG005",
+                "limiter(…)",
+                f"{shown(limit)} can't count by itself",
+                "give a SlidingLog, FixedWindow or Cooldown; the others stand in policies, which"
+                " tell what is different and what was entered",
+            )
         own = name or f"{limit.algorithm} {limit.limit}/{limit.window_ms}"
         bound = PolicyLimit(own, ("account",), limit)
         return Limiter(

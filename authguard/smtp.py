@@ -117,6 +117,9 @@ class SmtpNotifier:
         sms: Notifier | None = None,
     ) -> None:
         _check_server(host, port, tls, timeout_s)
+        if (port, tls) in ((465, "starttls"), (587, "implicit")):
+            other = "implicit" if tls == "starttls" else "starttls"
+            raise _wrong("tls", f"{tls} is not spoken at port {port}", f"take {other!r} there")
         _check_credentials(username, password)
         if sms is not None and not callable(getattr(sms, "send", None)):
             raise _wrong("sms", f"a {type(sms).__name__} can't send", "give a notifier, or None")
@@ -129,6 +132,11 @@ class SmtpNotifier:
         self._timeout_s = float(timeout_s)
         self._sms = sms
         self._context = None if tls == "none" else _context()
+
+    @property
+    def sends_texts(self) -> bool:
+        """Whether somebody carries text messages for it."""
+        return self._sms is not None
 
     def send(self, message: Message) -> None:
         """

@@ -12,8 +12,9 @@ local PROOF = 32
 local now = clock(ARGV[1])
 
 local record = redis.call("GET", KEYS[1])
-if record and now < struct.unpack(">I6", record) then
-  local proof = string.sub(string.sub(record, 7), -PROOF)
+local ends, made = struct.unpack(">I6I6", record or string.rep("\0", 12))
+if made <= now and now < ends then -- as in read.lua
+  local proof = string.sub(string.sub(record, 13), -PROOF)
   for i = 2, #ARGV do
     if ARGV[i] == proof then
       redis.call("DEL", KEYS[1])

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from flask import after_this_request, current_app, jsonify, redirect, request, url_for
 
 from authguard.devices import DEVICE_LIFE_S
+from authguard.errors import ConfigurationError, StoreUnavailable
 from authguard.flask import signals
+from authguard.flask.attempts import peek
 from authguard.flask.ledger import ledger
 from authguard.flask.outbound import Recipient
 from authguard.flask.pages import endpoint
@@ -32,16 +34,22 @@ __all__ = [
     "device_of",
     "fail",
     "forget_this_browser",
+    "known_device",
     "messaging",
     "recipient",
     "signed_in",
+    "tell_of_failures",
     "tell_owners",
     "the_accounts",
 ]
 
 _log = logging.getLogger("authguard")
 
+_LOGIN: Final = "login"
 _COOKIE: Final = "authguard_device"
+
+#: What an account must have beside what a sign-in by password needs.
+_MEMBER: Final = ("email", "phone", "session_stamp", "device_stamp", "recovery_required")
 
 #: Failures in a short log of the account from which its owner is told of the sign-in after them.
 #: People mistype once or twice.
@@ -83,11 +91,32 @@ def device_of(account: Account | None) -> str | None:
     if state.messaging is None:
         return None
     member = cast("Member | None", account)
+    if member is not None:
+        _check(member)
     return state.devices.read(
         request.cookies.get(_COOKIE),
         account="" if member is None else member.key,
         stamp="" if member is None else member.device_stamp,
     )
+
+
+def known_device(account: Account | None) -> str | None:
+    """
+    Give the same, unless the device is worn out; one browser is one device for all its life.
+
+    Args:
+        account: The account that is named, or None.
+    """
+    device = device_of(account)
+    if account is None or device is None:
+        return None
+    worn = {limit.name for limit in current_state().guard.policy(_LOGIN).limits if limit.worn}
+    try:
+        decision = peek(_LOGIN, AccountKey.of_app(account.key), device=device)
+    except StoreUnavailable as error:
+        _log.warning("login: a known device is taken for a stranger: %s", error.reason)
+        return None
+    return device if worn.isdisjoint(decision.refused_by) else None
 
 
 def arrive(account: Account, attempt: RequestAttempt) -> None:
@@ -98,19 +127,11 @@ def arrive(account: Account, attempt: RequestAttempt) -> None:
         account: Whose session it is.
         attempt: The attempt that proved it.
     """
+    # The attempt at a code knows no device: what the sign-in would say of it is asked.
+    device = attempt.device if attempt.action == _LOGIN else known_device(account)
     start_session(account)
-    app = current_app_object()
-    signals.send(signals.signed_in, app, action=attempt.action)
+    signals.send(signals.signed_in, current_app_object(), action=attempt.action)
     state = current_state()
-    failures = _recent_failures(attempt)
-    if failures >= _SEVERAL:
-        signals.send(
-            signals.sign_in_after_failures,
-            app,
-            action=attempt.action,
-            failures=failures,
-            subject=attempt.subject,
-        )
     if state.messaging is None:
         return
     member = cast("Member", account)
@@ -119,11 +140,35 @@ def arrive(account: Account, attempt: RequestAttempt) -> None:
             request.cookies.get(_COOKIE),
             account=member.key,
             stamp=member.device_stamp,
-            keep=attempt.device,
+            keep=device,
         )
     )
-    if failures >= _SEVERAL:
-        state.messaging.outbound.notice(recipient(account), "notice_sign_in")
+
+
+def tell_of_failures(account: Account, attempt: RequestAttempt) -> None:
+    """
+    Tell the owner that a password or code was proved after several failures, by whomever.
+
+    Told when it is proved, whether or not a second factor is asked for next: half of a guessed
+    sign-in is worth knowing of.
+
+    Args:
+        account: Whose it is.
+        attempt: The attempt that proved it.
+    """
+    failures = _recent_failures(attempt)
+    if failures < _SEVERAL:
+        return
+    signals.send(
+        signals.sign_in_after_failures,
+        current_app_object(),
+        action=attempt.action,
+        failures=failures,
+        subject=attempt.subject,
+    )
+    found = current_state().messaging
+    if found is not None:
+        found.outbound.notice(recipient(account), "notice_sign_in")
 
 
 def fail(attempt: RequestAttempt) -> None:
@@ -171,8 +216,13 @@ def _tell_owner(messaging: Messaging, attempt: RequestAttempt, *, recovery: bool
             action=attempt.action,
             subject=attempt.subject,
         )
-        outbound.notice(recipient(account), "notice_recovery")
-    elif attempt.action == "login" and _locks_account(attempt):
+        outbound.notice(
+            recipient(account),
+            "notice_recovery",
+            codes=attempt.action != _LOGIN,
+            second_factor=account.second_factor,
+        )
+    elif attempt.action == _LOGIN and _locks_account(attempt):
         outbound.unlock_link(recipient(account))
 
 
@@ -230,6 +280,23 @@ def _recent_failures(attempt: RequestAttempt) -> int:
         if short and limit.by in (("account",), ("device",)):
             counts.append(verdict.limit - verdict.remaining - 1)
     return max(counts)
+
+
+def _check(member: Member) -> None:
+    """
+    Refuse an account that lacks what is needed, by the first one that is found.
+
+    Raises:
+        ConfigurationError: AG024.
+    """
+    for name in _MEMBER:
+        if not hasattr(member, name):
+            raise ConfigurationError(
+                "AG024",
+                "blueprint(accounts=…)",
+                f"find gave an account without {name}",
+                "give accounts all attributes of authguard.accounts.Member",
+            )
 
 
 def account_key(account: Account | None, name: str) -> AccountKey:

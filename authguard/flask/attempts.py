@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from flask import request
 from werkzeug.local import LocalProxy
 
-from authguard.errors import Denied, InvalidInput, RecoveryRequired, StoreUnavailable
+from authguard.errors import (
+    Denied,
+    Denylisted,
+    InvalidInput,
+    RecoveryRequired,
+    StoreUnavailable,
+)
 from authguard.flask import signals
 from authguard.flask.client_address import client_address
 from authguard.flask.ledger import ledger
@@ -197,6 +203,8 @@ def refuse_shut(action: str, account: AccountKey, *, shut: bool, **claims: Any) 
         InvalidInput: The client's address can't be used.
     """
     decision = peek(action, account, **claims)
+    if decision.denylisted:
+        raise Denylisted(action)
     if shut or not decision.allowed:
         error = RecoveryRequired(decision) if shut else Denied(decision)
         signals.send(

@@ -20,6 +20,7 @@ from authguard.flask.pages import error_page
 from authguard.flask.refusals import CrossOrigin
 from authguard.flask.sign_in import forget_devices, login, logout, me
 from authguard.flask.state import Messaging, state_of
+from authguard.smtp import SmtpNotifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,29 +55,35 @@ class MessageOptions:
 
     notifier: Notifier
     channels: Sequence[Channel]
+    second_factor_channels: Sequence[Channel] | None
     sms_countries: Sequence[str]
     code_life_s: int
     accept_password: Callable[[str, Member], None]
 
     def __post_init__(self) -> None:
-        if not callable(getattr(self.notifier, "send", None)):
+        notifier: object = self.notifier
+        if isinstance(notifier, type) or not callable(getattr(notifier, "send", None)):
             raise ConfigurationError(
                 "AG024",
                 "blueprint(notifier=…)",
-                "the object has no method send",
+                "is no object with a method send",
                 "pass one that has the method of authguard.notify.Notifier",
             )
-        channels: object = self.channels
+        _check_channels(self.channels, "channels")
+        if self.second_factor_channels is None:
+            texts_alone = tuple(each for each in self.channels if each == "sms")
+            object.__setattr__(self, "second_factor_channels", texts_alone)
+        elif self.second_factor_channels != ():
+            _check_channels(self.second_factor_channels, "second_factor_channels")
         if (
-            not isinstance(channels, list | tuple)
-            or not channels
-            or any(each not in _CHANNELS for each in channels)
-            or len(set(channels)) != len(channels)
+            "sms" in self.all_channels
+            and isinstance(self.notifier, SmtpNotifier)
+            and not self.notifier.sends_texts
         ):
             _fail(
                 "channels",
-                f"{shown(channels)} is no list of different channels",
-                f"list one or both of: {', '.join(_CHANNELS)}",
+                "sms is one of them, and the notifier sends mail alone",
+                "take ('email',), or give the notifier something that sends text messages: sms=…",
             )
         _check_countries(self.sms_countries)
         if not is_whole(self.code_life_s, 1) or self.code_life_s > _LONGEST_CODE_LIFE_S:
@@ -92,6 +99,25 @@ class MessageOptions:
                 f"{shown(accept)} is no function",
                 "give one that takes a password and an account, and raises InvalidInput",
             )
+
+    @property
+    def all_channels(self) -> tuple[Channel, ...]:
+        """All ways a code may go."""
+        return (*self.channels, *(self.second_factor_channels or ()))
+
+
+def _check_channels(channels: object, argument: str) -> None:
+    if (
+        not isinstance(channels, list | tuple)
+        or not channels
+        or any(each not in _CHANNELS for each in channels)
+        or len(set(channels)) != len(channels)
+    ):
+        _fail(
+            argument,
+            f"{shown(channels)} is no list of different channels",
+            f"list one or both of: {', '.join(_CHANNELS)}",
+        )
 
 
 def _check_countries(countries: object) -> None:
@@ -173,12 +199,20 @@ def _attach(
                 f"the object has no method {method}",
                 f"pass one that has the methods of authguard.accounts.{protocol}",
             )
+    if state.look_up.accounts is not None and messages != state.message_options:
+        raise ConfigurationError(
+            "AG020",
+            "blueprint(notifier=…)",
+            "the app has a blueprint that sends in another way, or not at all",
+            "make the blueprint once and register it twice",
+        )
     cookies = isinstance(app.session_interface, SecureCookieSessionInterface)
     if cookies and not app.secret_key:
         raise ConfigurationError(
             "AG021", "SECRET_KEY", "is missing, so no session can start", "set it in app.config"
         )
     state.look_up.accounts = accounts
+    state.message_options = messages
     if messages is not None:
         name = f"{setup.name_prefix}.{setup.name}".strip(".")
         _attach_messages(app, state, name, cast("Members", accounts), messages)
@@ -207,7 +241,7 @@ def _attach_messages(
             base_url=base_url,
             sms_countries=frozenset(messages.sms_countries),
         )
-        if "sms" in messages.channels and not messages.sms_countries:
+        if "sms" in messages.all_channels and not messages.sms_countries:
             _log.warning(
                 "blueprint(sms_countries=…): no country is listed, so no text message will be sent"
             )
@@ -215,6 +249,7 @@ def _attach_messages(
             members,
             outbound,
             tuple(messages.channels),
+            tuple(messages.second_factor_channels or ()),
             messages.code_life_s * 1000,
             messages.accept_password,
         )

@@ -15,18 +15,19 @@ from authguard.flask import signals
 from authguard.flask.arrival import (
     account_key,
     arrive,
-    device_of,
     fail,
+    known_device,
     messaging,
     recipient,
     signed_in,
+    tell_of_failures,
 )
 from authguard.flask.attempts import charge_client, peek, refuse_shut, reserve
 from authguard.flask.fields import read_fields, read_optional, typed_text
-from authguard.flask.pages import endpoint, form_page, show
+from authguard.flask.pages import endpoint, form_page, page, show
 from authguard.flask.refusals import as_http_errors
 from authguard.flask.responses import respond, wants_json
-from authguard.flask.session import Pending, pending, wait_for
+from authguard.flask.session import Pending, end_session, pending, wait_for
 from authguard.flask.state import current_app_object, current_state
 from authguard.flows.otp import DIGITS, SECOND_FACTOR, SIGN_IN, Sent, check_code, send_code
 from authguard.identity import AccountKey, StandIn
@@ -51,7 +52,7 @@ _log = logging.getLogger("authguard")
 
 _CHANNEL_NAMES: Final = {"sms": "Text message", "email": "E-mail"}
 _READY: Final[dict[str, Any]] = {"state": "ready", "message": None, "retry_after": None}
-_SEND_WORDS: Final = {400: "Enter your name.", 429: "Too many codes were asked for."}
+_SEND_WORDS: Final = {400: "Enter your name.", 429: "It is too soon for another code."}
 _VERIFY_WORDS: Final = {
     400: "Enter the code.",
     401: "That code is wrong or too old.",
@@ -71,6 +72,12 @@ def otp_send() -> BaseResponse:
             name = current_state().guard.normalise(identifier)
             account = messaging().members.find(identifier)
             purpose, key, challenge = _continued(account, name, named)
+            if purpose == SIGN_IN and _was_second_factor(identifier, named):
+                charge_client(_SEND)
+                end_session()
+                return respond(http.unauthenticated("That took too long. Sign in again."), _again)
+            if purpose == SECOND_FACTOR and account is not None:
+                channel = _second_factor_channel(account)  # the account's, whatever was asked for
             sent = _send(account, key, purpose, channel, challenge)
         except InvalidInput:
             charge_client(_SEND)
@@ -92,9 +99,9 @@ def otp_verify() -> BaseResponse:
         if waiting is None:
             return redirect(url_for(endpoint("otp_send")), 303)
         return show("otp_verify", **_READY, **_code_form())
-    page = form_page("otp_verify", _VERIFY_WORDS, _code_form)
+    render = form_page("otp_verify", _VERIFY_WORDS, _code_form)
     state = current_state()
-    with as_http_errors(page):
+    with as_http_errors(render):
         found = check_code(
             _read_code,
             reserve=_reserve_check,
@@ -103,12 +110,13 @@ def otp_verify() -> BaseResponse:
             accounts=messaging().members,
         )
     if found is None:
-        return respond(http.unauthenticated("Wrong or expired code."), page)
+        return respond(http.unauthenticated("Wrong or expired code."), render)
     holder, challenge, code, checked = found
     if not checked.proved or checked.account is None:
         _wrong_code(holder, checked.attempt)
-        return respond(http.unauthenticated("Wrong or expired code."), page)
+        return respond(http.unauthenticated("Wrong or expired code."), render)
     messaging().outbound.entered(recipient(checked.account), holder, challenge, code)
+    tell_of_failures(checked.account, checked.attempt)
     arrive(checked.account, checked.attempt)
     return signed_in()
 
@@ -152,7 +160,7 @@ def _send(
     holder = Holder(key, to is not None, purpose, channel, _stamp(account))
     claims: dict[str, Any] = {
         "destination": StandIn(f"{channel} {key}"),
-        "device": device_of(account),
+        "device": known_device(account),
         "purpose": purpose,
     }
 
@@ -260,6 +268,22 @@ def _continued(
     return SIGN_IN, alone, None
 
 
+def _was_second_factor(identifier: str, named: str | None) -> bool:
+    """Tell whether the challenge is this session's second factor, which is over by now."""
+    waiting = pending()
+    return (
+        waiting is not None
+        and waiting.second_factor
+        and (waiting.challenge, waiting.identifier) == (named, identifier)
+    )
+
+
+def _again(_answer: Answer) -> str:
+    return page(
+        "login", **_READY | {"message": "That took too long. Sign in again."}, identifier=""
+    )
+
+
 def _by_code_alone(account: Member) -> bool:
     """Tell whether a code can be all that the account asks for."""
     return account.active and not account.second_factor
@@ -273,11 +297,10 @@ def _spent(key: AccountKey, challenge: str) -> bool:
 
 
 def _second_factor_channel(account: Member) -> Channel:
-    channels = messaging().channels
-    if "sms" in channels and account.phone:
-        return "sms"
-    if "email" in channels and account.email:
-        return "email"
+    channels = messaging().second_factor_channels
+    for channel in channels:
+        if account.phone if channel == "sms" else account.email:
+            return channel
     _log.error("an account has a second factor and nowhere to send its code")
     return channels[0]
 

@@ -178,6 +178,7 @@ class AuthGuard:
         accounts: Accounts,
         notifier: Notifier | None = None,
         channels: Sequence[Channel] = ("sms",),
+        second_factor_channels: Sequence[Channel] | None = None,
         sms_countries: Sequence[str] = (),
         code_life_s: int = 300,
         accept_password: Callable[[str, Member], None] = at_least_eight,
@@ -194,9 +195,13 @@ class AuthGuard:
             accounts: Where accounts are looked up; with a notifier it has all methods of
                 :class:`authguard.accounts.Members`.
             notifier: Carries the messages. Links in them begin with ``AUTHGUARD_BASE_URL``.
-            channels: The ways a code may go, ``sms`` and ``email``. Mail is no second device where
-                the mailbox opens the account anyway (NIST SP 800-63B-4, 3.1.3.1), so say it if you
-                want it.
+            channels: The ways a code to sign in by may go, ``sms`` and ``email``, as the person
+                asks for.
+            second_factor_channels: The ways one may go after a password: the first that the account
+                has an address for, whatever is asked for. None: ``sms`` if it is one of the
+                channels, else none, and then an account with a second factor can't sign in here.
+                With ``email`` the mailbox, which also resets the password, opens the account alone
+                (NIST SP 800-63B-4, 3.1.3.1), so say it only if that is what you want.
             sms_countries: ISO 3166-1 codes of the countries that text messages go to; none: none
                 are sent.
             code_life_s: How long a code lives, in seconds, 600 at most.
@@ -207,8 +212,23 @@ class AuthGuard:
             ConfigurationError: AG024 or AG044; when it is registered AG019 to AG021, AG024, AG043.
         """
         if notifier is None:
+            given = (channels, second_factor_channels, sms_countries, code_life_s, accept_password)
+            if given != (("sms",), None, (), 300, at_least_eight):
+                raise ConfigurationError(
+                    "AG044",
+                    "blueprint(…)",
+                    "without a notifier nothing is sent, so the other arguments count for nothing",
+                    "give a notifier, or leave them out",
+                )
             return build(accounts, None)
-        messages = MessageOptions(notifier, channels, sms_countries, code_life_s, accept_password)
+        messages = MessageOptions(
+            notifier,
+            channels,
+            second_factor_channels,
+            sms_countries,
+            code_life_s,
+            accept_password,
+        )
         return build(accounts, messages)
 
     def drain_messages(self, timeout_s: float) -> bool:
@@ -269,4 +289,6 @@ class AuthGuard:
                 f"there is no endpoint {target!r}",
                 f"take one of: {', '.join(sorted(current_app.view_functions))}",
             )
+        if state.messaging is not None:
+            state.messaging.outbound.check_links()
         state.looked_over_by.append(self)

@@ -26,9 +26,12 @@ from authguard.identity import AccountKey, StandIn
 from authguard.passwords import password_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flask import Response
 
     from authguard.accounts import Member
+    from authguard.http import Answer
 
 __all__ = ["MIN_PASSWORD", "at_least_eight", "password_forgot", "password_reset", "unlock"]
 
@@ -36,15 +39,18 @@ _FORGOT: Final = "password.forgot"
 _RESET: Final = "password.reset"
 _UNLOCK: Final = "unlock"
 _LOGIN: Final = "login"
+_VERIFY: Final = "otp.verify"
 
 #: Shortest new password, in characters. NIST SP 800-63B-4, 3.1.1.2: 15 where it is the only
 #: factor, never below 8; the rest is a blocklist's work.
 MIN_PASSWORD: Final = 8
 
-_FORGOT_WORDS: Final = {400: "Enter your name.", 429: "Too many links were asked for."}
-_RESET_WORDS: Final = {400: "Not changed: {detail}."}
-_DEAD_RESET: Final = {400: "This link does not work any more. Ask for a new one."}
-_DEAD_UNLOCK: Final = {400: "This link does not work any more."}
+_FORGOT_WORDS: Final = {400: "Enter your name.", 429: "It is too soon for another link."}
+_RESET_WORDS: Final = {400: "Not changed: the {detail}."}
+_DEAD: Final = {
+    "password_reset": "This link does not work any more. Ask for a new one.",
+    "unlock": "This link does not work any more.",
+}
 
 _log = logging.getLogger("authguard")
 
@@ -107,7 +113,7 @@ def password_reset() -> Response:
             hash_password=state.passwords.hash,
         )
     if account is None:
-        return respond(http.bad_link(), form_page("password_reset", _DEAD_RESET, state="failed"))
+        return respond(http.bad_link(), _dead_page("password_reset"))
     _after_reset(account)
     end_session()
     if wants_json():
@@ -133,7 +139,7 @@ def unlock() -> Response:
             lift=partial(_let_in, cause="link"),
         )
     if account is None:
-        return respond(http.bad_link(), form_page("unlock", _DEAD_UNLOCK, state="failed"))
+        return respond(http.bad_link(), _dead_page("unlock"))
     if wants_json():
         return jsonify(status="unlocked")
     return show("done", title="The wait is over", message="You can sign in with your password.")
@@ -150,8 +156,13 @@ def _after_reset(account: Member) -> None:
     found, app = messaging(), current_app_object()
     subject = current_state().guard.subject(AccountKey.of_app(account.key))
     found.members.lift_recovery(account.key, _LOGIN)
+    # A second factor must not be what the mailbox opens: there an operator looks first.
+    codes_too = not account.second_factor and found.members.lift_recovery(account.key, _VERIFY)
     try:
         _let_in(account, cause="reset", recovered=True)
+        if codes_too:
+            guard, key = current_state().guard, AccountKey.of_app(account.key)
+            guard.recover(_VERIFY, account=key, recovered=True)
     except StoreUnavailable as error:
         _log.error("login: the lock stays after a reset, since the store is away: %s", error.reason)
     signals.send(signals.password_reset, app, subject=subject)
@@ -177,10 +188,16 @@ def _link_page(name: str, **context: Any) -> Response:
     """Show a link's page; looking at it uses nothing up."""
     with as_http_errors(error_page):
         token = next(iter(in_query(request, "token")), "")
-    response = show(name, state="ready", message=None, retry_after=None, token=token, **context)
+    state = ("ready", None) if token else ("failed", _DEAD[name])
+    context |= {"state": state[0], "message": state[1], "retry_after": None, "token": token}
+    response = show(name, **context)
     # The page itself then lets its form say where it comes from (a meta element), and no more.
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
+
+
+def _dead_page(name: str) -> Callable[[Answer], str]:
+    return form_page(name, {400: _DEAD[name]}, state="failed")
 
 
 def _form() -> dict[str, Any]:

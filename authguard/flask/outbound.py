@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import logging
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from werkzeug.routing import BuildError
+
 from authguard._outgoing import Outgoing
-from authguard.errors import Denied, InvalidInput, StoreUnavailable
+from authguard.errors import ConfigurationError, Denied, InvalidInput, StoreUnavailable
 from authguard.flask import signals
+from authguard.flows.otp import SECOND_FACTOR
 from authguard.flows.password_reset import RESET, bound_to
 from authguard.flows.unlock import UNLOCK
 from authguard.identity import AccountKey, Phone, read_email, read_phone, takes_texts
@@ -117,13 +121,32 @@ class Outbound:
         self._sms_countries = sms_countries
         self._outgoing = Outgoing(delay_s=_DELAY_S)
 
+    def check_links(self) -> None:
+        """
+        Refuse a blueprint that is registered where no link can lead.
+
+        Raises:
+            ConfigurationError: AG045, for a prefix with a variable in it, or a subdomain.
+        """
+        for endpoint in ("password_reset", "unlock", "password_forgot"):
+            path = None
+            with suppress(BuildError):
+                path = self._app.url_map.bind("").build(f"{self._blueprint}.{endpoint}")
+            if path is None or not path.startswith("/"):
+                raise ConfigurationError(
+                    "AG045",
+                    f"blueprint {self._blueprint!r}",
+                    "no link can lead there: its prefix holds a variable, or it has its own host",
+                    "register it once below a plain prefix, such as '/auth'",
+                )
+
     def drain(self, timeout_s: float) -> bool:
         """Wait until all that this process has to send is sent; tell whether it is."""
         return self._outgoing.drain(timeout_s)
 
     def nothing(self) -> None:
         """Do in a request what a message would do in it: put work aside for later."""
-        self._outgoing.put(lambda: None)
+        self._outgoing.put(lambda: None, spare=True)
 
     def code(
         self,
@@ -144,6 +167,7 @@ class Outbound:
                 "otp.send", "code", channel, to,
                 template="code", device=device, message_id=message_id,
                 code=code, minutes=max(1, life_ms // 60_000), host=self._host,
+                second_factor=holder.purpose == SECOND_FACTOR,
             )  # fmt: skip
             if not sent:
                 self._guard.one_time.take_code(holder, challenge, code)
@@ -152,22 +176,9 @@ class Outbound:
 
     def entered(self, to: Recipient, holder: Holder, challenge: str, code: str) -> None:
         """Count a code as entered, for the range and country that it was sent to."""
-        if holder.channel != "sms":
-            return
-
-        def tell() -> None:
-            try:
-                self._guard.entered(
-                    "otp.send",
-                    destination=_read("sms", to.phone),
-                    message_id=self._guard.one_time.message_id(holder, challenge, code),
-                )
-            except (InvalidInput, StoreUnavailable) as error:
-                _log.warning(
-                    "otp.send: a code that was entered is not counted: %s", type(error).__name__
-                )
-
-        self._later("otp.send", tell)
+        if holder.channel == "sms":
+            message_id = self._guard.one_time.message_id(holder, challenge, code)
+            self._later("otp.send", lambda: self._over(_read("sms", to.phone), message_id, True))
 
     def reset_link(self, to: Recipient) -> None:
         """Mail a link that sets a new password."""
@@ -177,17 +188,12 @@ class Outbound:
         """Mail a link that ends a lock."""
         self._later("login", lambda: self._link(to, None, UNLOCK))
 
-    def notice(self, to: Recipient, template: str) -> None:
+    def notice(self, to: Recipient, template: str, **values: Any) -> None:
         """Tell the owner what happened: by mail, or by text message to who has none."""
         channel: Channel = "email" if to.email else "sms"
-        link = self._url("password_forgot")
-        self._later(
-            "notice",
-            lambda: self._send(
-                None if channel == "email" else "otp.send", "notice", channel, to,
-                template=template, link=link,
-            ),
-        )  # fmt: skip
+        action = None if channel == "email" else "otp.send"
+        values |= {"template": template, "link": self._url("password_forgot")}
+        self._later("notice", lambda: self._send(action, "notice", channel, to, **values))
 
     def _link(self, to: Recipient, action: str | None, purpose: str) -> None:
         holder = Holder(AccountKey.of_app(to.key), known=True, purpose=purpose, channel="email")
@@ -220,8 +226,8 @@ class Outbound:
         address = to.address(channel)
         try:
             destination = _read(channel, address)
-        except InvalidInput as error:
-            _log.error("a stored address can't be used: %s", error.problem)
+        except InvalidInput:
+            self._withheld(action, to, ("address",))  # there is none, or it can't be one
             return False
         if isinstance(destination, Phone) and not self._may_text(destination):
             self._withheld(action, to, ("country",))
@@ -241,8 +247,8 @@ class Outbound:
                 )
                 return False
             self._tell_of_stops(attempt)
-            if kind != "code":  # nothing in it can be entered: it must not count as ignored
-                self._guard.entered(action, destination=destination, message_id=message_id)
+            if kind != "code":  # nothing in it can be entered: it counts for nothing
+                self._over(destination, message_id, False)
         subject, body = self._render(template, channel, username=to.username, **values)
         message = Message(
             kind, channel, address or "", subject, body, values.get("code"), values.get("token")
@@ -253,8 +259,19 @@ class Outbound:
             # By its type alone: its text may hold the address. Ours is made of one word.
             reason = error.reason if isinstance(error, DeliveryFailed) else type(error).__name__
             self._failed(action or kind, reason)
+            if action is not None and message_id is not None:
+                self._over(destination, message_id, False)
             return False
         return True
+
+    def _over(self, destination: Email | Phone, message_id: bytes, entered: bool) -> None:
+        """Tell the conversion guard what became of a message."""
+        try:
+            self._guard.message_over(
+                "otp.send", destination=destination, message_id=message_id, entered=entered
+            )
+        except StoreUnavailable as error:
+            _log.warning("otp.send: what became of a code is not counted: %s", error.reason)
 
     def _may_text(self, phone: Phone) -> bool:
         return phone.country in self._sms_countries and takes_texts(phone)

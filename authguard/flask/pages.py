@@ -83,7 +83,9 @@ def form_page(
         return page(
             name,
             state=state or usual,
-            message=message.replace("{detail}", answer.body.get("detail", "")),
+            message=message.replace(
+                "{detail}", answer.body.get("detail", "").replace(": ", " ", 1)
+            ),
             retry_after=answer.retry_after if waits else None,
             identifier=typed_text(request, "identifier")[:LONGEST_ACCOUNT],
             **context(),

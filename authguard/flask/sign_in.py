@@ -16,6 +16,7 @@ from authguard.flask.arrival import (
     forget_this_browser,
     messaging,
     signed_in,
+    tell_of_failures,
     the_accounts,
 )
 from authguard.flask.attempts import charge_client, refuse_shut, reserve
@@ -64,12 +65,13 @@ def login() -> BaseResponse:
             normalise=state.guard.normalise,
             passwords=state.passwords,
             accounts=the_accounts(),
-            second_factors=state.messaging is not None,
+            second_factors=bool(state.messaging and state.messaging.second_factor_channels),
         )
         account = checked.account
         if not checked.proved or account is None:
             fail(checked.attempt)
             return respond(http.unauthenticated(), render)
+        tell_of_failures(account, checked.attempt)
         if account.second_factor:
             return _ask_for_code(cast("Member", account))
     arrive(account, checked.attempt)

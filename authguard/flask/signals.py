@@ -75,15 +75,15 @@ password_reset = _signals.signal("password-reset")
 #: The password was right and the code was not. Payload: ``action``, ``subject``.
 second_factor_failed = _signals.signal("second-factor-failed")
 
-#: Somebody signed in after several failures by account. Payload: ``action``, ``failures``,
-#: ``subject``.
+#: A password or code was proved after several failures by account (or, on a known device, by that
+#: device); a second factor may still be asked for. Payload: ``action``, ``failures``, ``subject``.
 sign_in_after_failures = _signals.signal("sign-in-after-failures")
 
 #: All known devices of an account were revoked. Payload: ``subject``.
 devices_forgotten = _signals.signal("devices-forgotten")
 
 #: A message was not sent though its request was admitted, and was answered as if it were.
-#: Payload: ``action``, ``reasons`` (limits' names, or ``country``), ``subject``.
+#: Payload: ``action``, ``reasons`` (limits' names, ``country`` or ``address``), ``subject``.
 send_withheld = _signals.signal("send-withheld")
 
 #: So few codes of a range or country were entered that sends there stop. Payload: ``action``,

@@ -63,6 +63,8 @@ class Messaging:
         members: The app's accounts.
         outbound: Makes and sends the messages.
         channels: The ways a code may go: ``sms``, ``email``.
+        second_factor_channels: The ways one may go after a password, the first that the account
+            has an address for.
         code_life_ms: How long a code lives, in milliseconds.
         accept_password: Raises ``InvalidInput`` for a new password that is not good enough.
     """
@@ -70,6 +72,7 @@ class Messaging:
     members: Members
     outbound: Outbound
     channels: tuple[Channel, ...]
+    second_factor_channels: tuple[Channel, ...]
     code_life_ms: int
     accept_password: Callable[[str, Member], None]
 
@@ -88,6 +91,7 @@ class State:
         devices: Makes and reads device cookies.
         made_by: The extension that made it.
         messaging: Sends codes and links; None without a notifier.
+        message_options: What the blueprint was made with; a second one must be made alike.
         looked_over_by: The extensions that have looked over the app's views.
     """
 
@@ -99,6 +103,7 @@ class State:
     devices: DeviceCookies
     made_by: object
     messaging: Messaging | None = None
+    message_options: object = None
     looked_over_by: list[object] = field(default_factory=list)
 
     def install(self, app: Flask) -> None:

@@ -88,12 +88,12 @@ def send_code(
         StoreUnavailable: The store gave no answer; nothing is sent.
     """
     reserve()
+    wait_s = next_send_s()  # before the code: if the store falls silent now, the one before lives
     challenge, code = codes.issue_code(
         holder, digits=DIGITS[holder.purpose], life_ms=life_ms, challenge=challenge
     )
-    sent = Sent(challenge, next_send_s())
     send(challenge, code)  # last of all: what it sets going must not slow this answer down
-    return sent
+    return Sent(challenge, wait_s)
 
 
 def check_code(
@@ -136,7 +136,8 @@ def check_code(
     if holder is None or holder.purpose not in DIGITS:
         charge_client()
         return None
-    account = accounts.get(holder.account) if holder.known else None
+    found = accounts.get(holder.account)  # for a name of nobody as well: it takes time
+    account = found if holder.known else None
     attempt = reserve(holder, account, challenge)
     right = _is_code(code, DIGITS[holder.purpose]) and codes.take_code(holder, challenge, code)
     if not right or account is None or not account.active or account.session_stamp != holder.stamp:

@@ -74,7 +74,9 @@ def ask_for_link(
     except InvalidInput:
         charge_client()
         raise
-    send(account if account is not None and account.active else None)
+    # Who has no password signs in elsewhere, and must not get one by mail.
+    due = account is not None and account.active and account.password_hash is not None
+    send(account if due else None)
 
 
 def take_link(

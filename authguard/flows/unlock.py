@@ -52,9 +52,10 @@ def unlock(
         reserve()
         raise
     attempt = reserve()
-    account = take_link(token, UNLOCK, links=links, accounts=accounts)
+    # Lifted first: if the store falls silent in between, the link still works, and lifting twice
+    # is lifting once.
+    account = take_link(token, UNLOCK, links=links, accounts=accounts, before=lift)
     if account is None:
         return None
-    lift(account)
     attempt.succeed()
     return account

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from authguard._notes import Act, check_text
+from authguard.decision import Cleared
 from authguard.errors import ConfigurationError
 from authguard.ops.desk import Event
-from authguard.ops.standing import BLOCK, decide, iso_8601
+from authguard.ops.standing import BLOCK, decide, iso_8601, purposes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from authguard.decision import Cleared
     from authguard.ops.desk import Desk, Selection
 
 __all__ = ["Blocked", "Freed", "Left", "Unlocked", "block", "unlock"]
@@ -255,7 +255,10 @@ def _free(desk: Desk, action: str, named: dict[str, Any], *, asked_for: bool) ->
 
 def _clear(desk: Desk, action: str, named: dict[str, Any]) -> Cleared:
     if "account" in named:
-        return desk.guard.clear(action, **named)
+        each = [
+            desk.guard.clear(action, **named, purpose=purpose) for purpose in purposes(desk, action)
+        ]
+        return Cleared(sum(it.entries for it in each), sum(it.locks for it in each))
     if "network" in named:
         return desk.guard.clear(action, client=named["network"], only="network")
     return desk.guard.clear(action, client=named["client"], only="client")

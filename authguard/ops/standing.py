@@ -7,11 +7,12 @@ tell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from authguard.errors import ConfigurationError
+from authguard.flows.otp import DIGITS
 from authguard.ops.desk import Selection
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "StandingLimit",
     "decide",
     "iso_8601",
+    "purposes",
     "status",
 ]
 
@@ -234,7 +236,7 @@ def status(
     guard = desk.guard
     key = None if account is None else guard.account_key(account)
     named: dict[str, Any] = {"account": key, "client": client, "destination": destination}
-    rows = guard.usage(action, **named)
+    rows = _usage(desk, action, named)
     decision = decide(desk, action, named)
     now_ms = guard.now_ms()  # read last, so that no place is said to be free too early
     recovery = _recovery_required(desk, action, key)
@@ -255,7 +257,9 @@ def status(
         client=None if client is None else str(client),
         now_ms=now_ms,
         limits=tuple(
-            _limit(row, algorithms[row.name], now_ms) for row in rows if row.algorithm != BLOCK
+            _limit(row, algorithms[row.name.partition(" ")[0]], now_ms)
+            for row in rows
+            if row.algorithm != BLOCK
         ),
         blocks=blocks,
         recovery_required=recovery,
@@ -304,10 +308,33 @@ def _limit(row: Usage, algorithm: Algorithm, now_ms: int) -> StandingLimit:
     )
 
 
+def purposes(desk: Desk, action: str) -> tuple[str | None, ...]:
+    """List what the limits of an action tell apart by purpose; just None where none does."""
+    by_purpose = any("purpose" in limit.by for limit in desk.guard.policy(action).limits)
+    return tuple(DIGITS) if by_purpose else (None,)
+
+
+def _usage(desk: Desk, action: str, named: dict[str, Any]) -> list[Usage]:
+    """Give every limit's usage; one by purpose once for each, its purpose behind its name."""
+    rows: dict[tuple[str, tuple[str, ...]], Usage] = {}
+    for purpose in purposes(desk, action):
+        for row in desk.guard.usage(action, **named, purpose=purpose):
+            name = f"{row.name} ({purpose})" if "purpose" in row.by else row.name
+            rows[name, row.by] = replace(row, name=name)
+    return list(rows.values())
+
+
 def decide(desk: Desk, action: str, named: dict[str, Any]) -> Decision | None:
-    """Ask what an attempt would be told; None where nothing could decide by what is named."""
+    """
+    Ask what an attempt would be told; None where nothing could decide by what is named.
+
+    Of several purposes the answer to the one that has to wait longest.
+    """
     try:
-        return desk.guard.peek(action, **named)
+        each = [
+            desk.guard.peek(action, **named, purpose=purpose) for purpose in purposes(desk, action)
+        ]
+        return max(each, key=lambda decision: (not decision.allowed, decision.retry_after_ms))
     except ConfigurationError as error:
         if error.code != "AG023":
             raise

@@ -668,7 +668,7 @@ class MemoryStore:
         self.values: dict[str, dict[bytes, _Value]] = {}
         self.codes: dict[str, _Codes] = {}
         self.blocks: dict[str, _Blocked] = {}
-        self.records: dict[str, tuple[int, bytes]] = {}
+        self.records: dict[str, tuple[int, int, bytes]] = {}
         self._clock = clock
         self._one_at_a_time = threading.Lock()
 
@@ -761,12 +761,12 @@ class MemoryStore:
         return [now_ms]
 
     def _put(self, now_ms: int, keys: tuple[str, ...], life_ms: int, value: bytes) -> list[int]:
-        self.records[keys[0]] = (now_ms + life_ms, value)
+        self.records[keys[0]] = (now_ms + life_ms, now_ms, value)
         return [1]
 
     def _read(self, now_ms: int, keys: tuple[str, ...]) -> list[bytes]:
-        records = [self.records.get(key, (0, b"")) for key in keys]
-        return [value if now_ms < ends_ms else b"" for ends_ms, value in records]
+        records = [self.records.get(key, (0, 0, b"")) for key in keys]
+        return [value if made <= now_ms < ends else b"" for ends, made, value in records]
 
     def _take(self, now_ms: int, keys: tuple[str, ...], *candidates: bytes) -> list[int]:
         (value,) = self._read(now_ms, keys)

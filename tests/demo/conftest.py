@@ -244,7 +244,8 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     contexts: list[BrowserContext] = []
 
     def complain(message: ConsoleMessage) -> None:
-        if not _ERROR_STATUS.match(message.text):
+        worth_it = message.type in ("error", "warning")
+        if worth_it and not _ERROR_STATUS.match(message.text):
             complaints.append(message.text)
 
     def open_(**settings: Any) -> Page:

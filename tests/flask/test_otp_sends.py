@@ -72,7 +72,7 @@ def hold_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], 
     """Keep what would run after the answers; nothing of it runs."""
     held: list[Callable[[], None]] = []
 
-    def keep(job: Callable[[], None]) -> bool:
+    def keep(job: Callable[[], None], *, spare: bool = False) -> bool:
         held.append(job)
         return True
 

@@ -94,13 +94,56 @@ def test_both_halves_by_form(post_site: Site) -> None:
     assert is_in(browser)
 
 
-def test_by_mail_where_there_is_no_phone(post_site: Site) -> None:
-    """Who has no phone gets the code by mail, if the app offers that."""
-    post_site.people.by_key["key-4"].phone = None
-    challenge, _ = first_half(post_site.browser())
-    (message,) = post_site.messages("code")
+def test_by_mail_where_there_is_no_phone(site_factory: Callable[..., Site], clock: Clock) -> None:
+    """Who has no phone gets the code by mail, if the app says so of second factors."""
+    options = {"second_factor_channels": ("sms", "email")}
+    site = site_factory(clock=clock, messages=options, AUTHGUARD_POLICY=None)
+    site.people.by_key["key-4"].phone = None
+    challenge, _ = first_half(site.browser())
+    (message,) = site.messages("code")
     assert (message.channel, message.to) == ("email", "tess@example.test")
-    assert post_site.verify(challenge, newest(post_site)).status_code == 200
+    assert site.verify(challenge, newest(site)).status_code == 200
+
+
+def test_the_requester_does_not_choose_the_channel(default_site: Site, clock: Clock) -> None:
+    """A69: asked for by mail, a second factor's code goes to the phone: no mailbox is enough."""
+    browser = default_site.browser()
+    challenge, _ = first_half(browser)
+    default_site.messages()
+    clock.advance(30_000)
+    body = {"identifier": "tess", "channel": "email", "challenge": challenge}
+    assert browser.post("/auth/otp/send", json=body).status_code == 202
+    sent = default_site.messages("code")
+    assert [(message.channel, message.to) for message in sent] == [("sms", "+14155550103")] * 2
+
+
+def test_no_channel_no_second_factor(site_factory: Callable[..., Site]) -> None:
+    """Where no way is left for its codes, such an account is never signed in by half."""
+    site = site_factory(messages={"channels": ("email",), "sms_countries": ()})
+    assert site.login("tess", "right tess").status_code == 401
+    assert site.login("vera", "right vera").status_code == 200
+
+
+def test_a_code_page_that_was_left_open(default_site: Site, clock: Clock) -> None:
+    """Once the challenge is over, a new code needs the password again, and the page says so."""
+    browser = default_site.browser()
+    challenge, _ = first_half(browser)
+    default_site.messages()
+    clock.advance(700_000)
+    form = {"identifier": "tess", "channel": "sms", "challenge": challenge}
+    page = browser.post("/auth/otp/send", data=form)
+    assert page.status_code == 401
+    assert "Sign in again" in page.text
+    assert len(default_site.messages("code")) == 1
+
+
+def test_failures_before_the_right_password_are_told(default_site: Site) -> None:
+    """ASVS 6.3.5: after several failures the owner hears of the right password, code or not."""
+    for number in range(4):
+        default_site.login("tess", "wrong", client=f"198.51.{number}.1")
+    first_half(default_site.browser())
+    (notice,) = default_site.messages("notice")
+    assert "entered right, after several tries that failed" in notice.body
 
 
 def test_nowhere_to_send_a_code(

@@ -48,7 +48,8 @@ def send(guard: Guard, to: Phone, number: int = 0, device: str | None = None) ->
 
 def entered(guard: Guard, to: Phone, number: int) -> None:
     """Say that a message's code was entered."""
-    guard.entered("otp.send", destination=to, message_id=number.to_bytes(5, "big"))
+    message_id = number.to_bytes(5, "big")
+    guard.message_over("otp.send", destination=to, message_id=message_id, entered=True)
 
 
 def test_the_two_halves_are_all_limits(guard: Guard) -> None:

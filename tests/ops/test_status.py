@@ -208,7 +208,7 @@ def test_a_store_that_is_away_is_status_1(terminal: Terminal, command: tuple[str
     [
         (("status",), {}, "Missing argument 'ACTION'"),
         (("status", "nothing", "vera"), {}, "AG009 action 'nothing'"),
-        (("status", "login"), {}, "AG023 [login] limits"),
+        (("status", "login"), {}, "name somebody: KEY, --client or --destination"),
         (("status", "login", " "), {}, "account: must not be empty"),
         (("status", "login", "a\u200bb"), {}, "account: must not hold"),
         (("status", "login", "--client", "203.0.113.0/24"), {}, "is no IP address"),
@@ -280,3 +280,16 @@ def test_failures_are_told_of_the_strictest_short_log(
     )
     assert (standing.strictest and standing.strictest.name) == chosen
     assert (standing.as_json()["failures"] is None) is (chosen is None)
+
+
+def test_what_counts_by_purpose_is_told_and_freed(terminal: Terminal, guard: Guard) -> None:
+    """B142: a cooldown for each purpose of a code is shown by its name, and an unlock ends both."""
+    for purpose in ("sign-in", "second-factor"):
+        guard.attempt("otp.send", account="vera", client="198.51.100.7", purpose=purpose)
+    told = terminal.told("status", "otp.send", "vera")
+    used = {limit["name"]: limit["used"] for limit in told["limits"]}
+    assert (used["cooldown (sign-in)"], used["cooldown (second-factor)"]) == (1, 1)
+    assert told["refused_by"] == ["cooldown"]
+    assert 1 <= told["retry_after"] <= 30
+    assert terminal.run("unlock", "otp.send", "--account", "vera").exit_code == 0
+    assert terminal.told("status", "otp.send", "vera")["retry_after"] is None

@@ -135,7 +135,7 @@ def test_the_page_on_identity_works_as_printed(valkey_url: str) -> None:
     scope: dict[str, Any] = {
         "app": app,
         "account_ids": {"vera": "key-1", "+14155550101": "key-1"},
-        "send_the_code": lambda: sent.append("code"),
+        "send_the_invitation": lambda: sent.append("sent"),
         "new_secret": "a new secret of the tests, 32 bytes or more",
         "old_secret": app.config["AUTHGUARD_SECRET"],
     }
@@ -160,7 +160,7 @@ def test_the_page_on_identity_works_as_printed(valkey_url: str) -> None:
         exec(compile(send, "identity.md", "exec"), scope)
     with pytest.raises(Denied):
         exec(compile(send, "identity.md", "exec"), scope)
-    assert sent == ["code"] * 5
+    assert sent == ["sent"] * 5
     guard.close()
 
 

@@ -1,5 +1,6 @@
 /*
- * Two small kindnesses of the forms: a double click sends once, and a new password can be shown.
+ * Small kindnesses of the forms: a double click sends once, a new password can be shown, and the
+ * blanks that a code was copied with are not sent.
  *
  * A second request would be a second attempt, and its refusal would hide what the first one did.
  */
@@ -13,6 +14,12 @@
     if (event.timeStamp - sentAt.get(event.target) < DOUBLE_CLICK_MS) event.preventDefault();
     else sentAt.set(event.target, event.timeStamp);
   });
+
+  for (const code of document.querySelectorAll("[data-digits]")) {
+    code.form.addEventListener("submit", () => {
+      code.value = code.value.replace(/\s/g, "");
+    });
+  }
 
   for (const button of document.querySelectorAll("[data-reveal]")) {
     const field = document.getElementById(button.dataset.reveal);
