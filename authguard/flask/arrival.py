@@ -48,8 +48,11 @@ _log = logging.getLogger("authguard")
 _LOGIN: Final = "login"
 _COOKIE: Final = "authguard_device"
 
-#: What an account must have beside what a sign-in by password needs.
-_MEMBER: Final = ("email", "phone", "session_stamp", "device_stamp", "recovery_required")
+#: What an account must have.
+_MEMBER: Final = (
+    *("key", "username", "password_hash", "active", "second_factor"),
+    *("email", "phone", "session_stamp", "device_stamp", "recovery_required"),
+)
 
 #: Failures in a short log of the account from which its owner is told of the sign-in after them.
 #: People mistype once or twice.
@@ -77,6 +80,7 @@ def messaging() -> Messaging:
 
 def recipient(account: Account) -> Recipient:
     """Copy what messages to this account's owner need."""
+    _check(account)
     return Recipient.of(cast("Member", account), current_state().guard)
 
 
@@ -282,7 +286,7 @@ def _recent_failures(attempt: RequestAttempt) -> int:
     return max(counts)
 
 
-def _check(member: Member) -> None:
+def _check(member: Account) -> None:
     """
     Refuse an account that lacks what is needed, by the first one that is found.
 

@@ -70,22 +70,29 @@ class MessageOptions:
                 "pass one that has the method of authguard.notify.Notifier",
             )
         _check_channels(self.channels, "channels")
-        if self.second_factor_channels is None:
-            texts_alone = tuple(each for each in self.channels if each == "sms")
-            object.__setattr__(self, "second_factor_channels", texts_alone)
-        elif self.second_factor_channels != ():
-            _check_channels(self.second_factor_channels, "second_factor_channels")
+        second = self.second_factor_channels
+        if second is None:
+            second = tuple(each for each in self.channels if each == "sms")
+        elif second:
+            _check_channels(second, "second_factor_channels")
+        _check_countries(self.sms_countries)
+        # In one form, so that a second blueprint that is made alike is seen to be.
+        for name, value in (
+            ("channels", tuple(self.channels)),
+            ("second_factor_channels", tuple(second)),
+            ("sms_countries", tuple(sorted(self.sms_countries))),
+        ):
+            object.__setattr__(self, name, value)
         if (
             "sms" in self.all_channels
             and isinstance(self.notifier, SmtpNotifier)
             and not self.notifier.sends_texts
         ):
             _fail(
-                "channels",
+                "channels" if "sms" in self.channels else "second_factor_channels",
                 "sms is one of them, and the notifier sends mail alone",
-                "take ('email',), or give the notifier something that sends text messages: sms=…",
+                "list email alone, or give the notifier something that sends text messages: sms=…",
             )
-        _check_countries(self.sms_countries)
         if not is_whole(self.code_life_s, 1) or self.code_life_s > _LONGEST_CODE_LIFE_S:
             _fail(
                 "code_life_s",

@@ -13,7 +13,6 @@ from authguard import http
 from authguard.errors import Denied, InvalidInput
 from authguard.flask import signals
 from authguard.flask.arrival import (
-    account_key,
     arrive,
     fail,
     known_device,
@@ -23,6 +22,15 @@ from authguard.flask.arrival import (
     tell_of_failures,
 )
 from authguard.flask.attempts import charge_client, peek, refuse_shut, reserve
+from authguard.flask.challenges import (
+    by_code_alone,
+    continued,
+    is_shut,
+    live_challenge,
+    second_factor_channel,
+    stamp_of,
+    was_second_factor,
+)
 from authguard.flask.fields import read_fields, read_optional, typed_text
 from authguard.flask.pages import endpoint, form_page, page, show
 from authguard.flask.refusals import as_http_errors
@@ -71,13 +79,13 @@ def otp_send() -> BaseResponse:
             named = read_optional(request, "challenge")
             name = current_state().guard.normalise(identifier)
             account = messaging().members.find(identifier)
-            purpose, key, challenge = _continued(account, name, named)
-            if purpose == SIGN_IN and _was_second_factor(identifier, named):
+            purpose, key, challenge = continued(account, name, named)
+            if purpose == SIGN_IN and was_second_factor(identifier, named):
                 charge_client(_SEND)
                 end_session()
                 return respond(http.unauthenticated("That took too long. Sign in again."), _again)
             if purpose == SECOND_FACTOR and account is not None:
-                channel = _second_factor_channel(account)  # the account's, whatever was asked for
+                channel = second_factor_channel(account)  # the account's, whatever was asked for
             sent = _send(account, key, purpose, channel, challenge)
         except InvalidInput:
             charge_client(_SEND)
@@ -136,12 +144,12 @@ def start_second_factor(account: Member, identifier: str) -> Sent:
         StoreUnavailable: The store gave no answer.
     """
     key = AccountKey.of_app(account.key)
-    channel = _second_factor_channel(account)
+    channel = second_factor_channel(account)
     try:
         sent = _send(account, key, SECOND_FACTOR, channel, None)
     except Denied as error:
         holder = Holder(key, known=True, purpose=SECOND_FACTOR, channel=channel)
-        live = _live_challenge(holder, account)
+        live = live_challenge(holder, account)
         if live is None or error.action != _SEND:
             raise
         sent = Sent(live, error.retry_after)
@@ -154,10 +162,10 @@ def _send(
 ) -> Sent:
     """Send a code to an account, or do the same work for a name that nobody has."""
     found, guard = messaging(), current_state().guard
-    sendable = account is not None and (purpose == SECOND_FACTOR or _by_code_alone(account))
+    sendable = account is not None and (purpose == SECOND_FACTOR or by_code_alone(account))
     to = recipient(account) if account is not None and sendable else None
     # Not whether there is an address: the challenge must go on or not as for a name of nobody.
-    holder = Holder(key, to is not None, purpose, channel, _stamp(account))
+    holder = Holder(key, to is not None, purpose, channel, stamp_of(account))
     claims: dict[str, Any] = {
         "destination": StandIn(f"{channel} {key}"),
         "device": known_device(account),
@@ -166,7 +174,7 @@ def _send(
 
     def reserve_send() -> RequestAttempt:
         # A code that could not be entered is not sent.
-        refuse_shut(_VERIFY, key, shut=sendable and _shut(account))
+        refuse_shut(_VERIFY, key, shut=sendable and is_shut(account))
         return reserve(_SEND, key, **claims)
 
     def send(made: str, code: str) -> None:
@@ -216,7 +224,7 @@ def _read_code() -> tuple[str, str]:
 
 
 def _reserve_check(holder: Holder, account: Member | None, challenge: str) -> RequestAttempt:
-    if _shut(account):
+    if is_shut(account):
         refuse_shut(_VERIFY, holder.account, shut=True)
     return reserve(_VERIFY, holder.account, challenge=challenge, purpose=holder.purpose)
 
@@ -232,85 +240,10 @@ def _wrong_code(holder: Holder, attempt: RequestAttempt) -> None:
     fail(attempt)
 
 
-def _live_challenge(holder: Holder, account: Member) -> str | None:
-    """Give the challenge whose code still works, or None: it may be older than a reset."""
-    live = current_state().guard.one_time.live_challenge(holder)
-    if live is None or _spent(holder.account, live):
-        return None
-    opened = current_state().guard.one_time.holder(live)
-    return live if opened is not None and opened.stamp == _stamp(account) else None
-
-
-def _continued(
-    account: Member | None, name: str, named: str | None
-) -> tuple[str, AccountKey, str | None]:
-    """
-    Tell what a new code is for, what it counts under, and which challenge it goes on with.
-
-    A second factor goes on only for whoever holds the challenge that the password opened: named in
-    the request, or kept in the session. Without it no code could sign in to an account that has
-    one, so what is asked for by its name alone is counted under a stand-in, as if it were nobody's:
-    the owner's sends and tries are not used up.
-    """
-    key = account_key(account, name)
-    alone = key
-    if account is not None and not _by_code_alone(account):
-        alone = AccountKey(f"stand-in {key}")
-    waiting = pending()
-    kept = waiting.challenge if waiting is not None and waiting.second_factor else None
-    for challenge in filter(None, (named, kept)):
-        holder = current_state().guard.one_time.holder(challenge)
-        if holder is None or holder.stamp != _stamp(account):
-            continue
-        if (holder.purpose, holder.account) in ((SECOND_FACTOR, key), (SIGN_IN, alone)):
-            goes_on = not _spent(holder.account, challenge)
-            return holder.purpose, holder.account, challenge if goes_on else None
-    return SIGN_IN, alone, None
-
-
-def _was_second_factor(identifier: str, named: str | None) -> bool:
-    """Tell whether the challenge is this session's second factor, which is over by now."""
-    waiting = pending()
-    return (
-        waiting is not None
-        and waiting.second_factor
-        and (waiting.challenge, waiting.identifier) == (named, identifier)
-    )
-
-
 def _again(_answer: Answer) -> str:
     return page(
         "login", **_READY | {"message": "That took too long. Sign in again."}, identifier=""
     )
-
-
-def _by_code_alone(account: Member) -> bool:
-    """Tell whether a code can be all that the account asks for."""
-    return account.active and not account.second_factor
-
-
-def _spent(key: AccountKey, challenge: str) -> bool:
-    """Tell whether a challenge has had all its tries, so that no code could answer it."""
-    limits = {limit.name: limit.by for limit in current_state().guard.policy(_VERIFY).limits}
-    verdicts = peek(_VERIFY, key, challenge=challenge).verdicts
-    return any(each.refuses and "challenge" in limits.get(each.name, ()) for each in verdicts)
-
-
-def _second_factor_channel(account: Member) -> Channel:
-    channels = messaging().second_factor_channels
-    for channel in channels:
-        if account.phone if channel == "sms" else account.email:
-            return channel
-    _log.error("an account has a second factor and nowhere to send its code")
-    return channels[0]
-
-
-def _stamp(account: Member | None) -> str:
-    return "" if account is None else account.session_stamp
-
-
-def _shut(account: Member | None) -> bool:
-    return account is not None and _VERIFY in account.recovery_required
 
 
 def _pending(sent: Sent, identifier: str, channel: str, *, second_factor: bool) -> Pending:

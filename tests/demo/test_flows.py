@@ -218,7 +218,7 @@ def test_refused_new_code_leaves_the_old_one_usable(
     too_early = "button => { button.disabled = false; button.click() }"  # as from a second tab
     with page.expect_navigation():
         page.get_by_role("button", name="Send a new code").evaluate(too_early)
-    expect(page.get_by_text("Too many codes were asked for.")).to_be_visible()
+    expect(page.get_by_text("It is too soon for another code.")).to_be_visible()
     expect(page.get_by_role("button", name="Send a new code")).to_be_disabled()
     expect(page.get_by_role("button", name="Sign in")).to_be_enabled(timeout=1000)
     enter(page, code)
@@ -438,7 +438,7 @@ def test_small_phone_without_script(demo: Demo, browse: Callable[..., Page]) -> 
     ask_for_code(demo, page, "omar", "E-mail")
     on("Enter the code we sent you")
     press(page, "button", "Send a new code")  # nothing counts down: it can be asked too early
-    expect(page.get_by_text("Too many codes were asked for.")).to_be_visible()
+    expect(page.get_by_text("It is too soon for another code.")).to_be_visible()
     code = code_in(newest(demo, page))
     page.goto(f"{demo.url}/auth/otp/verify")
     settle(page)

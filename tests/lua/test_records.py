@@ -47,6 +47,46 @@ def test_a_record_is_read_until_its_life_is_over(valkey_store: ValkeyStore, cloc
     assert not valkey_store.run(calls.take(KEY, PROOF, now_ms=clock.now_ms))
 
 
+@pytest.mark.parametrize("back_ms", [1, LIFE, 5 * 3_600_000])
+def test_a_clock_that_steps_back_ends_a_record(
+    valkey_store: ValkeyStore, clock: Clock, back_ms: int
+) -> None:
+    """A record from later than now is over for readers and takers, as long as it lies ahead."""
+    clock.advance(5 * 3_600_000)
+    made_ms = clock.now_ms
+    valkey_store.run(calls.put(KEY, VALUE, life_ms=LIFE, now_ms=made_ms))
+    clock.advance(-back_ms)
+    for now_ms in (clock.now_ms, (clock.now_ms + made_ms) // 2, made_ms - 1):
+        assert valkey_store.run(calls.read((KEY,), now_ms=now_ms)) == (None,)
+        assert not valkey_store.run(calls.take(KEY, PROOF, now_ms=now_ms))
+
+
+def test_a_clock_that_steps_back_and_on_again_lengthens_no_life(
+    valkey_store: ValkeyStore, clock: Clock
+) -> None:
+    """Whatever the clock did in between, at the end that it was made with it is over."""
+    put = calls.put(KEY, VALUE, life_ms=LIFE, now_ms=clock.now_ms)
+    valkey_store.run(put)
+    clock.advance(-LIFE // 2)
+    assert valkey_store.run(calls.read((KEY,), now_ms=clock.now_ms)) == (None,)
+    clock.advance(LIFE // 2 + LIFE)
+    assert valkey_store.run(calls.read((KEY,), now_ms=clock.now_ms)) == (None,)
+    assert not valkey_store.run(calls.take(KEY, PROOF, now_ms=clock.now_ms))
+
+
+def test_what_is_made_after_a_step_back_lives_as_long_as_any(
+    valkey_store: ValkeyStore, clock: Clock
+) -> None:
+    """A new one takes the place of one from later than now, for its own life."""
+    valkey_store.run(calls.put(KEY, VALUE, life_ms=LIFE, now_ms=clock.now_ms))
+    clock.advance(-5 * 3_600_000)
+    valkey_store.run(calls.put(KEY, VALUE[::-1], life_ms=LIFE, now_ms=clock.now_ms))
+    clock.advance(LIFE - 1)
+    assert valkey_store.run(calls.read((KEY,), now_ms=clock.now_ms)) == (VALUE[::-1],)
+    clock.advance(1)
+    assert valkey_store.run(calls.read((KEY,), now_ms=clock.now_ms)) == (None,)
+
+
 def test_a_new_one_takes_an_old_ones_place(valkey_store: ValkeyStore) -> None:
     """Of one name the newest alone is live."""
     for value in (VALUE, VALUE[::-1]):

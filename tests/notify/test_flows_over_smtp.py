@@ -190,7 +190,7 @@ def test_a_mailed_code_signs_in(working: MailedSite) -> None:
     assert mail.get_content_type() == "text/plain"
     text = working.text()
     assert "Enter it within 5 minutes" in text
-    assert text.splitlines()[-1].endswith("since somebody may know it.")
+    assert text.splitlines()[-1].endswith("nobody gets in without it.")
     code = working.found(CODE)[1]
     assert working.post("/otp/verify", challenge=challenge, code=code).status_code == 200
     assert working.failed == []

@@ -15,8 +15,9 @@ from freezegun import freeze_time
 
 from authguard import ConfigurationError, Denied
 from authguard._outgoing import Outgoing
+from authguard.smtp import SmtpNotifier
 
-from .conftest import CODE, SECRETS, TO, real_s
+from .conftest import CODE, SECRETS, SENDER, TO, real_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,6 +184,73 @@ def test_a_system_without_threads_is_a_full_queue(monkeypatch: pytest.MonkeyPatc
     assert outgoing.unfinished == 0
     assert outgoing.put(lambda: None)
     assert outgoing.drain(30)
+
+
+def test_spare_jobs_take_half_the_queue(gate: threading.Event) -> None:
+    """What may be left out never takes the last places; what may not has them all."""
+    outgoing, ran = Outgoing(threads=1, queue=5), []
+    hanging(outgoing, gate, 1)
+    assert [outgoing.put(lambda: ran.append("spare"), spare=True) for _ in range(4)] == [
+        *(True, True),
+        *(False, False),
+    ]
+    assert [outgoing.put(lambda: ran.append("due")) for _ in range(4)] == [True] * 3 + [False]
+    assert not outgoing.put(lambda: ran.append("spare"), spare=True)
+    assert outgoing.unfinished == 6
+    gate.set()
+    assert outgoing.drain(30)
+    assert ran == ["spare"] * 2 + ["due"] * 3
+    assert outgoing.put(lambda: ran.append("spare"), spare=True)
+    assert outgoing.drain(30)
+
+
+def test_spare_jobs_count_what_is_due(gate: threading.Event) -> None:
+    """Half a queue of messages leaves no place for what may be left out."""
+    outgoing = Outgoing(threads=1, queue=4)
+    hanging(outgoing, gate, 1)
+    assert [outgoing.put(lambda: None) for _ in range(2)] == [True] * 2
+    assert not outgoing.put(lambda: None, spare=True)
+    assert [outgoing.put(lambda: None) for _ in range(3)] == [True, True, False]
+    gate.set()
+    assert outgoing.drain(30)
+
+
+def test_a_delayed_job_begins_later_and_is_waited_for() -> None:
+    """No job begins before its delay is over, in frozen time too; drain waits for it."""
+    outgoing, begun = Outgoing(threads=2, delay_s=0.5), []
+    with freeze_time("2020-01-01"):
+        put_at = real_s()
+        for _ in range(4):
+            assert outgoing.put(lambda: begun.append(real_s()))
+        assert real_s() - put_at < 0.4  # the one who puts is not made to wait
+        assert not outgoing.drain(0.02)
+        assert outgoing.drain(30)
+    assert len(begun) == 4
+    assert min(begun) - put_at >= 0.5
+    # Each waits from when it was put, not from when the one before was done.
+    assert max(begun) - put_at < 0.95
+
+
+def test_an_exit_sends_what_is_delayed() -> None:
+    """A process that ends within the delay sends all the same."""
+    printed, logged, took = run("""
+outgoing = Outgoing(threads=1, queue=10, delay_s=0.2)
+for _ in range(3): assert outgoing.put(lambda: os.write(1, b"sent\\n"))
+""")
+    assert (printed, logged) == ("sent\n" * 3, "")
+    assert took < 5
+
+
+@pytest.mark.parametrize(
+    ("port", "tls", "mend"), [(465, "starttls", "implicit"), (587, "implicit", "starttls")]
+)
+def test_a_port_that_speaks_otherwise_is_refused(port: int, tls: Any, mend: str) -> None:
+    """B138: AG050 names the TLS that the port speaks: the other would hang until its timeout."""
+    with pytest.raises(ConfigurationError, match=r"^AG050 smtp\.tls: ") as caught:
+        SmtpNotifier("mail.example.org", port=port, tls=tls, sender=SENDER)
+    assert repr(mend) in caught.value.mend
+    right: Any = mend
+    SmtpNotifier("mail.example.org", port=port, tls=right, sender=SENDER)
 
 
 @pytest.mark.parametrize("settings", [{"threads": 0}, {"threads": 1.0}, {"queue": 0}])
