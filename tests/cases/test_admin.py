@@ -337,6 +337,7 @@ def test_nobody_unlocks_over_http_without_the_owners_link(post_site: Site) -> No
     assert operators == []  # operators have a shell, and no route
 
 
+@pytest.mark.slow
 def test_the_operators_page_runs_as_printed(
     valkey_url: str, tmp_path: Path, guard_factory: Callable[..., Any]
 ) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODE: Final = re.compile(r"AG0\d\d")
-KEY: Final = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}!?")
+KEY: Final = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~]?")
 
 #: Stands in every drawn secret and password, and must stand in no message.
 CANARY: Final = "0canary0"

@@ -42,7 +42,15 @@ def test_one_account_many_spellings(spelling: str) -> None:
     assert normalise_account(spelling) == "vera"
 
 
-@ALL
+@pytest.mark.parametrize(
+    "normalise",
+    [
+        normalise_account,
+        normalise_case_sensitive,
+        pytest.param(normalise_precis, marks=pytest.mark.slow),
+    ],
+    ids=["default", "case-sensitive", "PRECIS"],
+)
 def test_normalising_twice_equals_once_for_every_code_point(normalise: Normaliser) -> None:
     """A17: no code point gives a second spelling when it is normalised again, by no normaliser."""
     taken = 0
