@@ -238,7 +238,7 @@ def _flatten(tables: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
             raise ConfigurationError(
                 "AG003", where, "unknown key outside of an action's table", "write [action] tables"
             )
-        if prefix.count(".") == _MOST_PARTS:
+        if prefix.count(".") >= _MOST_PARTS:
             raise ConfigurationError(
                 "AG003", f"[{where}]", "tables in tables in tables", f"nest {_MOST_PARTS} at most"
             )

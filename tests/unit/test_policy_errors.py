@@ -314,3 +314,13 @@ def test_a_key_that_is_no_text_is_named(key: object) -> None:
     for wrong in ({key: {"limits": limits}}, {"login": {"limits": limits, key: 1}}):
         with pytest.raises(ConfigurationError, match="AG003"):
             load_policies(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["a", "a.b.c.d.e", "a.b.c.d.e.f.g"])
+def test_a_table_that_holds_itself_is_refused(key: str) -> None:
+    """However many dots its key has, a table without end is an error and no endless look."""
+    table: dict[str, Any] = {"limits": []}
+    table["otp"] = table
+    with pytest.raises(ConfigurationError) as refused:
+        load_policies({key: table})
+    assert refused.value.code in ("AG003", "AG004")
