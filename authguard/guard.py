@@ -196,7 +196,7 @@ class Guard:
         try:
             return self._reserve(action, claims, cost=cost, now_ms=now_ms)
         except Denied as error:
-            if device is None or not self._worn(error.decision):
+            if device is None or not self.policy(action).wears_out(error.decision.refused_by):
                 raise
         return self._reserve(action, replace(claims, device=None), cost=cost, now_ms=now_ms)
 
@@ -570,11 +570,6 @@ class Guard:
         return Attempt(
             self._engine, reservation, decision, now_ms, known.account, device=claims.device
         )
-
-    def _worn(self, decision: Decision) -> bool:
-        """Tell whether the device has had so many failures that it counts for nothing."""
-        limits = self.policies[decision.action].limits
-        return not {limit.name for limit in limits if limit.worn}.isdisjoint(decision.refused_by)
 
     def _standing(
         self, action: str, claims: Claims, *, only: str | None = None

@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+#: A log up to an hour is short: it tells of what happens now, longer ones of the days before.
+SHORT_MS = _UNITS_MS["h"]
 _PERIOD = re.compile(r"([1-9][0-9]{0,9})([smhd])", re.ASCII)
 _RATE = re.compile(r"([0-9]{1,10})/(.+)", re.ASCII | re.DOTALL)
 _SHARE = re.compile(r"([0-9]{1,4})/([0-9]{1,4})", re.ASCII)
@@ -198,7 +201,7 @@ class SlidingLog:
         if self.forgive is not None:
             return self.forgive
         owned = "account" in by or "device" in by
-        return owned and self.window_ms <= _UNITS_MS["h"]
+        return owned and self.window_ms <= SHORT_MS
 
     def largest_cost(self, *, reserved: bool = False) -> int | None:  # noqa: ARG002 (as others)
         """Give the most places one attempt could ever take."""
@@ -321,7 +324,7 @@ class Distinct:
 
     def forgives(self, by: Sequence[str]) -> bool:  # noqa: ARG002 (asked as a sliding log is)
         """Tell whether a success takes its value out altogether."""
-        return self.window_ms <= _UNITS_MS["h"] if self.forgive is None else self.forgive
+        return self.window_ms <= SHORT_MS if self.forgive is None else self.forgive
 
     def largest_cost(self, *, reserved: bool = False) -> int | None:  # noqa: ARG002 (as others)
         """Give None: a value is one value, whatever an attempt costs elsewhere."""

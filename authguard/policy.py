@@ -16,6 +16,8 @@ from authguard.identity.addresses import check_prefix
 from authguard.limits import Conversion, Distinct, SlidingLog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from authguard.limits import Algorithm
 
 __all__ = ["ADDRESS_PARTS", "PARTS", "RECOVERY_WAIT_MS", "Policy", "PolicyLimit"]
@@ -178,6 +180,7 @@ class Policy:
         limits: All of them must admit an attempt; charged together or not at all.
         outage: What happens when the store gives no verdict: ``deny`` (503) or ``allow``.
         parts: All that its limits count by, or tell apart.
+        by_name: Its limits by their names, as verdicts give them.
         warnings: What is allowed but looks wrong, each with its code.
     """
 
@@ -185,6 +188,9 @@ class Policy:
     limits: tuple[PolicyLimit, ...]
     outage: Literal["deny", "allow"] = "deny"
     parts: frozenset[str] = field(init=False, default=frozenset(), compare=False, repr=False)
+    by_name: Mapping[str, PolicyLimit] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
     warnings: tuple[str, ...] = field(init=False, default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -218,7 +224,18 @@ class Policy:
                 f"AG042 {self.action}: outage = allow; while the store is away nothing is counted"
             )
         object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "by_name", {limit.name: limit for limit in self.limits})
         object.__setattr__(self, "warnings", tuple(warnings))
+
+    def wears_out(self, refused_by: Iterable[str]) -> bool:
+        """
+        Tell whether the device of a refused attempt has had so many failures that it is unknown.
+
+        Args:
+            refused_by: The names of what refuses: limits, or ``block`` and the like.
+        """
+        limits = (self.by_name.get(name) for name in refused_by)
+        return any(limit is not None and limit.worn for limit in limits)
 
     def _check(self) -> None:
         if not self.limits:

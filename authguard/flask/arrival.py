@@ -18,7 +18,7 @@ from authguard.flask.responses import wants_json
 from authguard.flask.session import start_session
 from authguard.flask.state import current_app_object, current_state
 from authguard.identity import AccountKey
-from authguard.limits import SlidingLog
+from authguard.limits import SHORT_MS, SlidingLog
 
 if TYPE_CHECKING:
     from flask import Response
@@ -57,9 +57,6 @@ _MEMBER: Final = (
 #: Failures in a short log of the account from which its owner is told of the sign-in after them.
 #: People mistype once or twice.
 _SEVERAL: Final = 3
-
-#: Logs up to an hour tell what happened just now.
-_SHORT_MS: Final = 3_600_000
 
 
 def the_accounts() -> Accounts:
@@ -114,13 +111,13 @@ def known_device(account: Account | None) -> str | None:
     device = device_of(account)
     if account is None or device is None:
         return None
-    worn = {limit.name for limit in current_state().guard.policy(_LOGIN).limits if limit.worn}
     try:
         decision = peek(_LOGIN, AccountKey.of_app(account.key), device=device)
     except StoreUnavailable as error:
         _log.warning("login: a known device is taken for a stranger: %s", error.reason)
         return None
-    return device if worn.isdisjoint(decision.refused_by) else None
+    policy = current_state().guard.policy(_LOGIN)
+    return None if policy.wears_out(decision.refused_by) else device
 
 
 def arrive(account: Account, attempt: RequestAttempt) -> None:
@@ -232,9 +229,9 @@ def _tell_owner(messaging: Messaging, attempt: RequestAttempt, *, recovery: bool
 
 def _locks_account(attempt: RequestAttempt) -> bool:
     """Tell whether a lock that this attempt set is the account's, and not its client's."""
-    limits = {limit.name: limit.by for limit in current_state().guard.policy(attempt.action).limits}
+    limits = current_state().guard.policy(attempt.action).by_name
     return any(
-        verdict.lock_set and "account" in limits[verdict.name]
+        verdict.lock_set and "account" in limits[verdict.name].by
         for verdict in attempt.decision.verdicts
     )
 
@@ -276,11 +273,11 @@ def _cookie_fields() -> dict[str, Any]:
 
 def _recent_failures(attempt: RequestAttempt) -> int:
     """Count the failures by account, or known device, that stood in a short log before this."""
-    limits = {limit.name: limit for limit in current_state().guard.policy(attempt.action).limits}
+    limits = current_state().guard.policy(attempt.action).by_name
     counts = [0]
     for verdict in attempt.decision.verdicts:
         limit = limits[verdict.name]
-        short = isinstance(limit.algorithm, SlidingLog) and limit.algorithm.window_ms <= _SHORT_MS
+        short = isinstance(limit.algorithm, SlidingLog) and limit.algorithm.window_ms <= SHORT_MS
         if short and limit.by in (("account",), ("device",)):
             counts.append(verdict.limit - verdict.remaining - 1)
     return max(counts)

@@ -110,6 +110,6 @@ def is_shut(account: Member | None) -> bool:
 
 def _spent(key: AccountKey, challenge: str) -> bool:
     """Tell whether a challenge has had all its tries, so that no code could answer it."""
-    limits = {limit.name: limit.by for limit in current_state().guard.policy(_VERIFY).limits}
-    verdicts = peek(_VERIFY, key, challenge=challenge).verdicts
-    return any(each.refuses and "challenge" in limits.get(each.name, ()) for each in verdicts)
+    by_name = current_state().guard.policy(_VERIFY).by_name
+    refusing = map(by_name.get, peek(_VERIFY, key, challenge=challenge).refused_by)
+    return any(limit is not None and "challenge" in limit.by for limit in refusing)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from authguard.errors import ConfigurationError
 from authguard.flows.otp import DIGITS
+from authguard.limits import SHORT_MS
 from authguard.ops.desk import Selection
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ __all__ = [
     "purposes",
     "status",
 ]
-
-#: A limit is short up to an hour; longer ones tell of the days before.
-_SHORT_MS: Final = 3_600_000
 
 #: Algorithms: the operators' block; what counts no attempts that could be left over; and what
 #: counts failures.
@@ -162,7 +160,7 @@ class Standing:
         counting = [limit for limit in self.limits if limit.remaining is not None]
         counting = [limit for limit in counting if part in limit.by] or counting
         logs = [limit for limit in counting if limit.algorithm == _FAILURE_LOG] or counting
-        short = [limit for limit in logs if limit.window_ms <= _SHORT_MS] or logs
+        short = [limit for limit in logs if limit.window_ms <= SHORT_MS] or logs
         return min(short, key=lambda limit: (limit.remaining, limit.limit), default=None)
 
     @property
@@ -240,7 +238,7 @@ def status(
     decision = decide(desk, action, named)
     now_ms = guard.now_ms()  # read last, so that no place is said to be free too early
     recovery = _recovery_required(desk, action, key)
-    algorithms = {limit.name: limit.algorithm for limit in guard.policy(action).limits}
+    limits = guard.policy(action).by_name
     blocks = tuple(
         StandingBlock(row.by, row.lock_set_at_ms, row.locked_until_ms)
         for row in rows
@@ -257,7 +255,7 @@ def status(
         client=None if client is None else str(client),
         now_ms=now_ms,
         limits=tuple(
-            _limit(row, algorithms[row.name.partition(" ")[0]], now_ms)
+            _limit(row, limits[row.name.partition(" ")[0]].algorithm, now_ms)
             for row in rows
             if row.algorithm != BLOCK
         ),
