@@ -13,13 +13,24 @@ from authguard.errors import (
     Denylisted,
     HashingUnavailable,
     InvalidInput,
+    Overloaded,
     StoreUnavailable,
     Unavailable,
 )
 from authguard.guard import NO_ACCOUNT, Attempt, Guard
 from authguard.identity import AccountKey
 from authguard.limiter import Limiter
-from authguard.limits import Conversion, Cooldown, Distinct, FixedWindow, SlidingLog
+from authguard.limits import (
+    Conversion,
+    Cooldown,
+    Distinct,
+    FixedWindow,
+    LeakyBucket,
+    SlidingLog,
+    SlidingWindowCounter,
+    TokenBucket,
+)
+from authguard.load import LoadProbe
 from authguard.passwords import Passwords
 from authguard.policy import Policy, PolicyLimit
 from authguard.policy_file import default_policies, load_policies
@@ -41,12 +52,17 @@ __all__ = [
     "Guard",
     "HashingUnavailable",
     "InvalidInput",
+    "LeakyBucket",
     "Limiter",
+    "LoadProbe",
+    "Overloaded",
     "Passwords",
     "Policy",
     "PolicyLimit",
     "SlidingLog",
+    "SlidingWindowCounter",
     "StoreUnavailable",
+    "TokenBucket",
     "Unavailable",
     "Verdict",
     "default_policies",

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from authguard._core.calls import LATEST_MS
+from authguard._core.keys import can_override
 from authguard.checks import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from authguard._core.keys import Shape
+    from authguard.decision import Decision
     from authguard.identity import Pseudonyms
     from authguard.stores.base import Store
 
-__all__ = ["Engine", "check_cost"]
+__all__ = ["Engine", "check_cost", "check_reachable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ def check_cost(cost: object, shape: Shape) -> None:
     """
     Check a cost before anything is sent.
 
+    What an override could admit is left to the store: see :func:`check_reachable`.
+
     Raises:
         ValueError: If it is no whole number from 1, or more than a limit could ever admit.
     """
@@ -57,7 +61,23 @@ def check_cost(cost: object, shape: Shape) -> None:
         raise ValueError(f"cost: must be a whole number of at least 1, not {shown(cost)}")
     for limit in shape.limits:
         most = limit.algorithm.largest_cost(reserved=shape.reserved)
-        if most is not None and cost > most:
-            raise ValueError(
-                f"cost: {cost} is more than the limit {most} of {limit.name!r} could ever admit"
-            )
+        if most is not None and cost * limit.cost > most:
+            if shape.overrides and can_override(limit):
+                continue
+            raise _too_dear(cost * limit.cost, most, limit.name)
+
+
+def check_reachable(cost: int, decision: Decision) -> None:
+    """
+    Check a refusal for a limit that no wait would make admit.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    for verdict in decision.verdicts:
+        if verdict.retry_after_ms < 0:
+            raise _too_dear(cost, verdict.limit, verdict.name)
+
+
+def _too_dear(cost: int, most: int, name: str) -> ValueError:
+    return ValueError(f"cost: {cost} is more than the limit {most} of {name!r} could ever admit")

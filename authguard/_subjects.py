@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from authguard.checks import check_function, is_unicode
-from authguard.errors import InvalidInput
+from authguard.checks import check_function, is_unicode, shown
+from authguard.errors import ConfigurationError, InvalidInput
 from authguard.identity.accounts import AccountKey, Normaliser, normalise_account
 from authguard.identity.addresses import (
     Prefixes,
@@ -17,7 +17,7 @@ from authguard.identity.addresses import (
 )
 from authguard.identity.destinations import Email, Phone, StandIn, read_destination
 from authguard.identity.pseudonyms import Pseudonyms, check_secrets
-from authguard.policy import ADDRESS_PARTS
+from authguard.policy import ADDRESS_PARTS, NORMAL, priority_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +52,8 @@ class Claims:
         device: The id of a known device of this account.
         challenge: The id of the challenge that a code answers.
         purpose: What a code is for.
+        priority: How important it is, as a policy's limits name it; None: ``normal``.
+        tier: The account's tier; None: what the app's function says.
     """
 
     account: str | NoAccount | None = None
@@ -60,6 +62,8 @@ class Claims:
     device: str | None = None
     challenge: str | None = None
     purpose: str | None = None
+    priority: str | None = None
+    tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,14 @@ class Known:
         account: The account's key, if one is named.
         allowlisted: The client is on the allowlist.
         denylisted: The client is on the denylist.
+        tier: The account's tier, where the action's limits tell tiers apart.
     """
 
     pseudonyms: tuple[dict[str, bytes], ...]
     account: AccountKey | None = None
     allowlisted: bool = False
     denylisted: bool = False
+    tier: str | None = None
 
     @property
     def subjects(self) -> frozenset[str]:
@@ -106,6 +112,7 @@ class Subjects:
         secret: str | bytes | Sequence[str | bytes],
         normalise: Callable[[str], str] | None,
         resolve: Callable[[str], str | None] | None,
+        tier: Callable[[str], str | None] | None,
         prefixes: Mapping[str, tuple[int, int]] | None,
         allowlist: Sequence[str],
         denylist: Sequence[str],
@@ -114,7 +121,11 @@ class Subjects:
         self.normalise = _normaliser(normalise)
         if resolve is not None:
             check_function(resolve, "resolve")
+        if tier is not None:
+            check_function(tier, "tier")
         self._resolve = resolve
+        self._tier = tier
+        self._tiers = frozenset(name for each in policies.values() for name in each.tiers)
         self._allowlist = read_networks(allowlist, "allowlist")
         self._denylist = read_networks(denylist, "denylist")
         lengths = read_prefixes(prefixes, "prefixes")
@@ -164,11 +175,40 @@ class Subjects:
             if value is not None:
                 values[part] = (part, _text(value, part))
         values.update(_of_destination(claims.destination))
+        values.update(_of_priority(policy, claims.priority))
         pseudonyms = tuple(
             {subject: each.of(part, value) for subject, (part, value) in values.items()}
             for each in self.pseudonyms
         )
-        return Known(pseudonyms, key, allowlisted)
+        return Known(pseudonyms, key, allowlisted, tier=self._tier_of(policy, key, claims.tier))
+
+    def _tier_of(self, policy: Policy, account: AccountKey | None, given: str | None) -> str | None:
+        """Give the account's tier, if the policy's limits tell tiers apart."""
+        if account is None or not policy.tiers:
+            return None
+        tier = self._tier(account) if given is None and self._tier is not None else given
+        if tier is not None and tier not in self._tiers:
+            raise ConfigurationError(
+                "AG051",
+                "tier",
+                f"no limit has a tier {shown(tier)}",
+                f"take one of {', '.join(sorted(self._tiers))}, or None for the limits' own",
+            )
+        return tier
+
+
+def _of_priority(policy: Policy, priority: str | None) -> dict[str, tuple[str, str]]:
+    """Say which of the limits that have a priority apply."""
+    if priority is not None and priority != NORMAL and priority not in policy.priorities:
+        raise ConfigurationError(
+            "AG052",
+            "priority",
+            f"no limit of [{policy.action}] has a priority {shown(priority)}",
+            f"take one of {', '.join(sorted({NORMAL, *policy.priorities}))}",
+        )
+    if not policy.priorities:
+        return {}
+    return {priority_subject(priority or NORMAL): ("priority", priority or NORMAL)}
 
 
 def _text(value: object, part: str) -> str:

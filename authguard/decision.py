@@ -22,14 +22,18 @@ class Verdict:
 
     Attributes:
         name: The limit's name in its policy.
-        limit: How many it admits in its window.
+        limit: How many it admits: its own number, its tier's or an override's, scaled by the load.
         refuses: It would not admit the attempt.
         locked: It is its lock that refuses.
         lock_set: This very reservation filled the log and set the lock.
-        remaining: How many more it would admit now, from 0 to ``limit``.
+        remaining: Places that are left in it, from 0 to ``limit``.
         retry_after_ms: Milliseconds until it would admit the attempt; 0 if it does now.
         reset_after_ms: Milliseconds until it holds nothing any more.
         recovery: The account must be recovered: this limit says so, and it is full.
+        shed: It refuses by the load alone: as a whole it would admit.
+        exempt: An operator has exempted the account from it; nothing was counted in it.
+        delay_ms: Milliseconds to wait before acting on the attempt, so that work leaves at a steady
+            rate; 0 but for a leaky bucket that admits.
     """
 
     name: str
@@ -41,6 +45,9 @@ class Verdict:
     retry_after_ms: int
     reset_after_ms: int
     recovery: bool = False
+    shed: bool = False
+    exempt: bool = False
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +81,20 @@ class Decision:
 
     @property
     def remaining(self) -> int:
-        """How many more attempts all limits together would admit now."""
-        return min((verdict.remaining for verdict in self.verdicts), default=0)
+        """Places that are left in every limit; of those that count nothing, none is asked."""
+        counting = (verdict.remaining for verdict in self.verdicts if not verdict.exempt)
+        return min(counting, default=0)
+
+    @property
+    def shed(self) -> bool:
+        """Whether the load alone refuses: as a whole, every limit that does would admit."""
+        refusing = [verdict.shed for verdict in self.verdicts if verdict.refuses]
+        return bool(refusing) and all(refusing)
+
+    @property
+    def delay_ms(self) -> int:
+        """Milliseconds to wait before acting, so that work leaves at a leaky bucket's rate."""
+        return max((verdict.delay_ms for verdict in self.verdicts), default=0)
 
     @property
     def retry_after_ms(self) -> int:
@@ -116,7 +135,7 @@ class Usage:
         name: The limit's name in its policy; ``block`` for the operators' block.
         by: What it counts by.
         algorithm: How it counts.
-        limit: How many it admits.
+        limit: How many it admits, as a verdict says.
         used: Places taken; of a ``conversion``, the finished codes it would judge by.
         newest_ms: When its newest entry was made, milliseconds since the epoch; None if it holds
             none, or keeps no times.
@@ -125,6 +144,8 @@ class Usage:
         endless: A block without an end stands.
         level: How far its lockouts or waits have climbed.
         lock_set_at_ms: When the last lock or block was set; None if there is none.
+        override_until_ms: When the override of it for the account ends; None if there is none.
+        exempt: That override exempts the account from it.
     """
 
     name: str
@@ -138,3 +159,5 @@ class Usage:
     endless: bool
     level: int
     lock_set_at_ms: int | None
+    override_until_ms: int | None = None
+    exempt: bool = False

@@ -9,6 +9,7 @@ Every error authguard raises, in one tree.
     ├── InvalidInput            a value of the request can't be used: HTTP 400
     ├── Denied                  a limit or lock refuses the attempt: HTTP 429
     │   ├── Denylisted          the client's address is on the denylist: HTTP 403
+    │   ├── Overloaded          the load alone refuses the attempt: HTTP 503
     │   └── RecoveryRequired    the account is shut until its owner has recovered: HTTP 429
     └── Unavailable             no verdict can be given now: HTTP 503
         ├── StoreUnavailable    the store gave no clear verdict in time
@@ -28,9 +29,11 @@ __all__ = [
     "Denylisted",
     "HashingUnavailable",
     "InvalidInput",
+    "Overloaded",
     "RecoveryRequired",
     "StoreUnavailable",
     "Unavailable",
+    "refusal",
 ]
 
 
@@ -96,6 +99,19 @@ class Denied(AuthguardError):
     def retry_after(self) -> int:
         """Whole seconds until the same attempt would be admitted, at least 1."""
         return self.decision.retry_after
+
+
+class Overloaded(Denied):
+    """
+    The load alone refuses the attempt: each limit that does would admit it as a whole.
+
+    The service is short of capacity, and the client has done nothing wrong. Nothing was charged.
+    """
+
+
+def refusal(decision: Decision) -> Denied:
+    """Give the error of a decision that refuses: :class:`Overloaded` if the load alone does."""
+    return Overloaded(decision) if decision.shed else Denied(decision)
 
 
 class Denylisted(Denied):

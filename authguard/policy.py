@@ -6,7 +6,8 @@ Limits are data; :mod:`authguard.policy_file` reads the TOML.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+import re
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from authguard.checks import shown
@@ -14,13 +15,14 @@ from authguard.decision import RECOVERY_WAIT_MS
 from authguard.errors import ConfigurationError
 from authguard.identity.addresses import check_prefix
 from authguard.limits import Conversion, Distinct, SlidingLog
+from authguard.limits.rates import LARGEST_COUNT, check_switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from authguard.limits import Algorithm
 
-__all__ = ["ADDRESS_PARTS", "PARTS", "RECOVERY_WAIT_MS", "Policy", "PolicyLimit"]
+__all__ = ["ADDRESS_PARTS", "NORMAL", "PARTS", "RECOVERY_WAIT_MS", "Policy", "PolicyLimit"]
 
 #: What a limit can count by, in the order in which several of them form one key. The first one
 #: present decides which group of keys a limit belongs to. ``country`` is that of a phone number,
@@ -46,6 +48,12 @@ _MESSAGE_PARTS: Final = frozenset({"destination", "number_range", "country"})
 
 #: The ways a message can go.
 _CHANNELS: Final = ("sms", "email")
+
+#: The priority of an attempt that is given none.
+NORMAL: Final = "normal"
+
+#: Possible names of tiers and priorities.
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 #: Actions whose token names no account until it is proved: none can count by account.
 _BY_TOKEN: Final = frozenset({"password.reset", "unlock"})
@@ -73,9 +81,14 @@ class PolicyLimit:
         recovery: When it is full, the account must be recovered; a refusal by it shows the wait
             :data:`RECOVERY_WAIT_MS`. For a sliding log by account alone, without a lockout.
         worn: When it refuses, the device is no longer known. For a limit by device alone.
+        cost: Places that one of an attempt's cost takes, a whole number from 1.
+        tiers: Other numbers by the account's plan, as the app's ``tier`` function names it: each
+            an algorithm of the same kind. An account of another tier has the limit's own.
+        elastic: Its limit follows the load (``Guard.load``).
+        priority: It applies only to attempts of this priority; ``normal`` are those without one.
         subjects: What is looked up for its key: ``by``, an address with its own lengths apart.
         needs: What must be known for it to apply: ``subjects``, the part whose values a
-            ``distinct`` tells apart, and the channel.
+            ``distinct`` tells apart, the channel and the priority.
 
     Raises:
         ConfigurationError: AG005, if nothing can be counted by that, or for what does not go
@@ -92,6 +105,10 @@ class PolicyLimit:
     channel: Literal["sms", "email"] | None = None
     recovery: bool = False
     worn: bool = False
+    cost: int = 1
+    tiers: Mapping[str, Algorithm] = field(default_factory=dict, hash=False)
+    elastic: bool = False
+    priority: str | None = None
     subjects: tuple[str, ...] = field(init=False, default=(), compare=False, repr=False)
     needs: frozenset[str] = field(init=False, default=frozenset(), compare=False, repr=False)
 
@@ -114,8 +131,8 @@ class PolicyLimit:
         object.__setattr__(self, "by", by)
         object.__setattr__(self, "subjects", subjects)
         self._check_options(where)
-        needs = frozenset((*subjects, *filter(None, (self.member_part, self.channel))))
-        object.__setattr__(self, "needs", needs)
+        asked = self.member_part, self.channel, self.priority and priority_subject(self.priority)
+        object.__setattr__(self, "needs", frozenset((*subjects, *filter(None, asked))))
 
     def _check_options(self, where: str) -> None:
         if self.channel is not None and self.channel not in _CHANNELS:
@@ -125,11 +142,9 @@ class PolicyLimit:
                 f"{shown(self.channel)} is no way for a message",
                 f"take one of: {', '.join(_CHANNELS)}",
             )
-        for key, value in (("recovery", self.recovery), ("worn", self.worn)):
-            if not isinstance(value, bool):
-                raise ConfigurationError(
-                    "AG005", f"{where}.{key}", f"{shown(value)} is no switch", "write true or false"
-                )
+        for key in ("recovery", "worn", "elastic"):
+            check_switch(getattr(self, key), f"{where}.{key}")
+        self._check_numbers(where)
         of = self.member_part
         if of is not None and (of not in PARTS or of == "global" or of in self.by):
             raise ConfigurationError(
@@ -153,6 +168,54 @@ class PolicyLimit:
                 f"no device wears out by = {list(self.by)}",
                 'use it with by = ["device"]',
             )
+
+    def _check_numbers(self, where: str) -> None:
+        most = self.algorithm.largest_cost()
+        if type(self.cost) is not int or not 1 <= self.cost <= (most or LARGEST_COUNT):
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.cost",
+                f"{shown(self.cost)} is no possible cost",
+                f"take a whole number, 1 to {most or LARGEST_COUNT}",
+            )
+        if self.cost > 1 and most is None:
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.cost",
+                f"a {self.algorithm.algorithm} makes no difference by cost",
+                "leave it out",
+            )
+        for name, algorithm in dict(self.tiers).items():
+            if not _is_name(name) or type(algorithm) is not type(self.algorithm):
+                raise ConfigurationError(
+                    "AG005",
+                    f"{where}.tiers.{name}",
+                    f"is no {self.algorithm.algorithm} under a possible name",
+                    "give each tier the limit's own algorithm; names are of lower-case letters,"
+                    " digits, '_' and '-'",
+                )
+        if self.priority is not None and not _is_name(self.priority):
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.priority",
+                f"{shown(self.priority)} is no possible name",
+                "use lower-case letters, digits, '_' and '-'",
+            )
+        bound = self.algorithm.lockout_ms or self.recovery or self.worn
+        if self.elastic and (bound or not self.algorithm.can_scale):
+            raise ConfigurationError(
+                "AG005",
+                f"{where}.elastic",
+                "a lockout, a recovery or a worn-out device must not come of the load"
+                if bound
+                else f"a {self.algorithm.algorithm} can't follow the load",
+                "leave it out",
+            )
+
+    def of_tier(self, tier: str | None) -> PolicyLimit:
+        """Give the limit as it is for accounts of a tier."""
+        algorithm = None if tier is None else self.tiers.get(tier)
+        return self if algorithm is None else replace(self, algorithm=algorithm)
 
     @property
     def member_part(self) -> str | None:
@@ -179,7 +242,9 @@ class Policy:
         action: The action's name, such as ``login``.
         limits: All of them must admit an attempt; charged together or not at all.
         outage: What happens when the store gives no verdict: ``deny`` (503) or ``allow``.
-        parts: All that its limits count by, or tell apart.
+        parts: All that its limits count by, tell apart or follow.
+        tiers: The tiers that its limits name.
+        priorities: The priorities that its limits name.
         by_name: Its limits by their names, as verdicts give them.
         warnings: What is allowed but looks wrong, each with its code.
     """
@@ -188,6 +253,8 @@ class Policy:
     limits: tuple[PolicyLimit, ...]
     outage: Literal["deny", "allow"] = "deny"
     parts: frozenset[str] = field(init=False, default=frozenset(), compare=False, repr=False)
+    tiers: frozenset[str] = field(init=False, default=frozenset(), compare=False, repr=False)
+    priorities: frozenset[str] = field(init=False, default=frozenset(), compare=False, repr=False)
     by_name: Mapping[str, PolicyLimit] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
@@ -197,13 +264,16 @@ class Policy:
         self._check()
         parts = frozenset(part for limit in self.limits for part in limit.by)
         parts |= {limit.member_part for limit in self.limits if limit.member_part is not None}
+        if any(limit.elastic for limit in self.limits):
+            parts |= {"global"}  # the load is everybody's
         warnings = []
         # Together with another part it bounds nothing: each of the other's values has its own log.
-        # Nor does a limit that counts no attempts, or applies to one channel alone.
+        # Nor does a limit that counts no attempts, or applies to one channel or priority alone.
         bounding = [
             limit
             for limit in self.limits
-            if limit.channel is None and not isinstance(limit.algorithm, Conversion)
+            if limit.channel is limit.priority is None
+            and not isinstance(limit.algorithm, Conversion)
         ]
         by_account = (
             set(limit.by) - {"global"} == {"account"} and limit.member_part is None
@@ -224,6 +294,10 @@ class Policy:
                 f"AG042 {self.action}: outage = allow; while the store is away nothing is counted"
             )
         object.__setattr__(self, "parts", parts)
+        tiers = frozenset(tier for limit in self.limits for tier in limit.tiers)
+        object.__setattr__(self, "tiers", tiers)
+        priorities = frozenset(limit.priority for limit in self.limits if limit.priority)
+        object.__setattr__(self, "priorities", priorities)
         object.__setattr__(self, "by_name", {limit.name: limit for limit in self.limits})
         object.__setattr__(self, "warnings", tuple(warnings))
 
@@ -261,6 +335,15 @@ class Policy:
                     f"{shown(name)} stands twice",
                     "give every limit of an action its own name",
                 )
+
+
+def priority_subject(priority: str) -> str:
+    """Name what must be known for a limit of this priority to apply."""
+    return f"priority {priority}"
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def check_by(by: object, where: str) -> tuple[str, ...]:

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from authguard.checks import shown
 from authguard.errors import ConfigurationError
-from authguard.limits import Conversion, Cooldown, Distinct, FixedWindow, SlidingLog
+from authguard.limits import (
+    Conversion,
+    Cooldown,
+    Distinct,
+    FixedWindow,
+    LeakyBucket,
+    SlidingLog,
+    SlidingWindowCounter,
+    TokenBucket,
+)
 from authguard.policy import Policy, PolicyLimit, check_by
 
 if TYPE_CHECKING:
@@ -29,13 +38,28 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 _ACTION = re.compile(r"[a-z][a-z0-9_-]{0,31}(\.[a-z][a-z0-9_-]{0,31}){0,3}", re.ASCII)
 
 #: Keys that any limit can have.
-_LIMIT_KEYS: Final = ("name", "by", "ipv4_prefix", "ipv6_prefix", "channel", "recovery", "worn")
+_LIMIT_KEYS: Final = (
+    "name",
+    "by",
+    "ipv4_prefix",
+    "ipv6_prefix",
+    "channel",
+    "recovery",
+    "worn",
+    "cost",
+    "tiers",
+    "elastic",
+    "priority",
+)
 #: Those of each algorithm: its own name, what it can't be without, and its options.
 _OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "sliding_log": ((), ("lockout", "forgive", "count_refused")),
     "cooldown": ((), ()),
     "distinct": (("limit",), ("forgive",)),
-    "fixed_window": ((), ("reserve",)),
+    "fixed_window": ((), ("reserve", "zone")),
+    "sliding_window_counter": ((), ()),
+    "token_bucket": (("burst",), ()),
+    "leaky_bucket": (("queue",), ()),
     "conversion": (("lockout",), ("life",)),
 }
 _ANY_OPTION: Final = tuple(
@@ -43,7 +67,6 @@ _ANY_OPTION: Final = tuple(
 )
 #: Parts of an action's name; see _ACTION.
 _MOST_PARTS: Final = 4
-_LATER = ("sliding_window_counter", "token_bucket", "leaky_bucket")
 
 # The default profile. Sources:
 # - login: OWASP WSTG-ATHN-03 (lock after 3 to 5 typical tries, unlock after 10 to 15 minutes); NIST
@@ -283,7 +306,7 @@ def _limit(entry: object, where: str) -> PolicyLimit:
             "use lower-case letters, digits, '_' and '-'",
         )
     where = f"{where} ({name})"
-    chosen = [key for key in (*_ALGORITHMS, *_LATER) if key in entry]
+    chosen = [key for key in _ALGORITHMS if key in entry]
     if not chosen:
         # A misspelt algorithm is named as such.
         _known(entry, (*_LIMIT_KEYS, *_ALGORITHMS, *_ANY_OPTION), where)
@@ -293,13 +316,6 @@ def _limit(entry: object, where: str) -> PolicyLimit:
             where,
             "no algorithm" if not chosen else f"more than one algorithm: {', '.join(chosen)}",
             'write exactly one, such as sliding_log = "5/15m"',
-        )
-    if chosen[0] in _LATER:
-        raise ConfigurationError(
-            "AG008",
-            f"{where}.{chosen[0]}",
-            "this version has no such algorithm yet",
-            f"use one of: {', '.join(_ALGORITHMS)}",
         )
     by = check_by(entry.get("by"), where)
     return PolicyLimit(
@@ -312,7 +328,34 @@ def _limit(entry: object, where: str) -> PolicyLimit:
         channel=entry.get("channel"),
         recovery=entry.get("recovery", False),
         worn=entry.get("worn", False),
+        cost=entry.get("cost", 1),
+        tiers=_tiers(chosen[0], entry, f"{where}.tiers"),
+        elastic=entry.get("elastic", False),
+        priority=entry.get("priority"),
     )
+
+
+def _tiers(algorithm: str, entry: Mapping[str, Any], where: str) -> dict[str, Algorithm]:
+    """Read each tier: the algorithm's own value, or a table of that and of its options."""
+    tiers = entry.get("tiers", {})
+    if not isinstance(tiers, dict):
+        raise ConfigurationError(
+            "AG005",
+            where,
+            f"{shown(tiers)} is no table of tiers",
+            'write such as { free = "1000/1h", pro = "10000/1h" }',
+        )
+    required, options = _OPTIONS[algorithm]
+    # What is counted is the value that a distinct tells apart; its numbers are its limit.
+    value = "limit" if algorithm == "distinct" else algorithm
+    read: dict[str, Algorithm] = {}
+    for tier, given in tiers.items():
+        own = given if isinstance(given, dict) else {value: given}
+        here = f"{where}.{_named(tier)}"
+        _known(own, (algorithm, *required, *options), here)
+        kept = {key: entry[key] for key in (algorithm, *required, *options) if key in entry}
+        read[tier] = _algorithm(algorithm, kept | own, here)
+    return read
 
 
 def _algorithm(name: str, entry: Mapping[str, Any], where: str) -> Algorithm:
@@ -354,5 +397,8 @@ _ALGORITHMS: Final[Mapping[str, Callable[..., Algorithm]]] = {
     "cooldown": _cooldown,
     "distinct": _distinct,
     "fixed_window": FixedWindow,
+    "sliding_window_counter": SlidingWindowCounter,
+    "token_bucket": TokenBucket,
+    "leaky_bucket": LeakyBucket,
     "conversion": Conversion,
 }

@@ -1,13 +1,12 @@
 -- acquire: one decision over any number of limits; charges all of them or none.
 --
--- KEYS    the keys of each limit in turn (how many: see the limit's algorithm)
+-- KEYS    as open_limits.lua shares them out (how many each has: see its algorithm)
 -- ARGV    1 clock: "" = the store's own, else integer ms (clock.lua)
---         2 cost: places the attempt takes in each limit, a whole number >= 1
+--         2 cost: places the attempt takes in each limit, times its weight; a whole number >= 1
 --         3 id of the attempt: 5 bytes, client tag (3) and nonce (2)
---         4 specs: JSON list of each limit's spec; spec[1] names the algorithm
+--         4 plan: JSON (open_limits.lua)
 --         5 members: 6 bytes for each limit that tells values apart (distinct.lua), in turn
--- reply   integers: now (ms), admitted (1 or 0), then four for each limit:
---         state, remaining, wait (ms), reset (ms), as its algorithm's `verdict` says
+-- reply   integers: now (ms), admitted (1 or 0), then five for each limit (answer.lua)
 -- cost    the sum of the limits' costs; one reading of the clock
 --
 -- Atomic because it is one script: no other attempt is looked at between asking and charging.
@@ -18,20 +17,19 @@ local limits = open_limits(cjson.decode(ARGV[4]), ARGV[5], now, slack)
 
 local refusals, admitted = {}, true
 for i, limit in ipairs(limits) do
-  refusals[i] = limit.algorithm.refuses(limit, cost)
+  refusals[i] = limit.algorithm.refuses(limit, cost * limit.weight)
   admitted = admitted and not refusals[i]
 end
 
 local reply = { now, admitted and 1 or 0 }
 for i, limit in ipairs(limits) do
+  local places = cost * limit.weight
   if admitted then
-    limit.algorithm.charge(limit, cost, id)
+    limit.algorithm.charge(limit, places, id)
   else
-    limit.algorithm.refused(limit, cost)
-    refusals[i] = limit.algorithm.refuses(limit, cost) -- counting a refusal can fill a log
+    limit.algorithm.refused(limit, places)
+    refusals[i] = limit.algorithm.refuses(limit, places) -- counting a refusal can fill a log
   end
-  local state, remaining, wait, reset = limit.algorithm.verdict(limit, refusals[i], cost)
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = state, remaining, wait, reset
+  answer(reply, limit, refusals[i], places)
 end
 return reply

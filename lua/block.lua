@@ -1,6 +1,6 @@
 -- block: what an operator has blocked, for every action; nothing is counted.
 --
--- spec    {"block"}
+-- own     {}
 -- keys    one
 -- value   12 bytes, big-endian: ends (6, ms; 0 = never) · set at (6, ms)
 -- life    until its end; one without an end for ten years (set_block.lua)
@@ -17,7 +17,8 @@ local block = { of_operators = true }
 
 -- Read the key; writes nothing.
 function block.open(at, _, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, window = 0, set_at = 0 }
+  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, limit = 0, window = 0 }
+  self.set_at = 0
   local value = redis.call("GET", self.key)
   if value then
     if #value ~= SIZE then

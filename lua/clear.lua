@@ -1,7 +1,7 @@
 -- clear: empties logs and ends their locks (an operator).
 --
 -- KEYS    as in acquire.lua
--- ARGV    1 clock; 2 specs; 3 members
+-- ARGV    1 clock; 2 plan; 3 members
 -- reply   two integers for each limit: entries freed, locks ended
 -- cost    O(1) a limit
 

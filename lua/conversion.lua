@@ -1,6 +1,6 @@
 -- conversion: a breaker on messages with codes; locks if too few of the last codes were entered.
 --
--- spec    {"conversion", least, of, lockout (ms), life of a code (ms), entered}
+-- own     {least, of, lockout (ms), life of a code (ms), entered}
 --         entered: 1 = a settle says that the code was entered; 0 = that it was never sent
 -- keys    one
 -- value   big-endian: lock's end (6, ms; 0 = none) · set at (6, ms) · newest attempt (6, ms) ·
@@ -31,10 +31,10 @@ local function locked(self)
 end
 
 -- Read the key and finish what is over; writes nothing.
-function conversion.open(at, spec, now, slack)
+function conversion.open(at, own, now, slack)
   local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
-  self.least, self.of, self.lockout, self.life = spec[2], spec[3], spec[4], spec[5]
-  self.entered = spec[6] == 1
+  self.least, self.of, self.lockout, self.life = own[1], own[2], own[3], own[4]
+  self.limit, self.entered = self.of, own[5] == 1
   self.window, self.quiet = self.lockout, self.lockout + self.life
   self.ends, self.set_at, self.newest, self.finished, self.pending = 0, 0, 0, "", {}
   local value = redis.call("GET", self.key)

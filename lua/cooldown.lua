@@ -1,6 +1,6 @@
 -- cooldown: after an admitted attempt the next one waits, longer for each one in a row.
 --
--- spec    {"cooldown", waits (ms each, never falling)}
+-- own     {waits (ms each, never falling)}
 -- keys    one
 -- value   18 bytes, big-endian: last admitted at (6, ms) · level (1) · its id (5) ·
 --         the one before it (6, ms; 0 = none)
@@ -18,8 +18,8 @@ local QUIET_WAITS = 10
 local cooldown = {}
 
 -- Read the key; writes nothing.
-function cooldown.open(at, spec, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, waits = spec[2] }
+function cooldown.open(at, own, now, slack)
+  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, limit = 1, waits = own[1] }
   self.window, self.quiet = self.waits[1], QUIET_WAITS * self.waits[#self.waits]
   self.last, self.level, self.id, self.previous = 0, 0, NOBODY, 0
   local value = redis.call("GET", self.key)

@@ -1,6 +1,6 @@
 -- distinct: at most `limit` different values in any window, to the millisecond.
 --
--- spec    {"distinct", limit, window (ms), forgives (1 = a success takes its value out)}
+-- own     {limit, window (ms), forgives (1 = a success takes its value out)}
 -- keys    one; and six bytes of ARGV's members, which stand for the attempt's value
 -- value   one string of entries, the least recent first, 21 bytes each, big-endian:
 --           5  time of the value's latest attempt (times.lua)
@@ -21,9 +21,9 @@ local NOBODY = string.rep("\0", 5)
 local distinct = { tells_apart = true }
 
 -- Read the log's entries that count; writes nothing.
-function distinct.open(at, spec, now, slack, member)
+function distinct.open(at, own, now, slack, member)
   local self = { now = now, slack = slack, key = KEYS[at], keys = 1, member = member }
-  self.limit, self.window, self.forgives, self.entries = spec[2], spec[3], spec[4] == 1, {}
+  self.limit, self.window, self.forgives, self.entries = own[1], own[2], own[3] == 1, {}
   local log = redis.call("GET", self.key) or ""
   if #log % ENTRY ~= 0 then
     error("authguard: malformed log")

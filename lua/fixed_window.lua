@@ -1,6 +1,8 @@
--- fixed_window: at most `limit` places in each window of the clock, aligned to the epoch in UTC.
+-- fixed_window: at most `limit` places in each window of the clock, aligned to the epoch in UTC, or
+-- to the days or months of a time zone.
 --
--- spec    {"fixed_window", limit (what this attempt may fill it up to), window (ms)}
+-- own     {limit, window (ms), kept (places of the limit that are not this attempt's to use),
+--         calendar ("", "day" or "month"), offsets (calendar.lua)}
 -- keys    one
 -- value   11 bytes, big-endian: the window's end (6, ms) · places used (5)
 -- life    until the window's end
@@ -16,15 +18,19 @@ local FORMAT, SIZE = ">I6I5", 11
 
 local fixed_window = {}
 
-local function end_of(time, window)
-  return time - time % window + window
+local function end_of(self, time)
+  if self.calendar ~= "" then
+    return calendar.end_of(self.calendar, self.offsets, time)
+  end
+  return time - time % self.window + self.window
 end
 
 -- Read the key; writes nothing.
-function fixed_window.open(at, spec, now, slack)
+function fixed_window.open(at, own, now, slack)
   local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
-  self.limit, self.window = spec[2], spec[3]
-  self.ends, self.used = end_of(now, self.window), 0
+  self.limit, self.window, self.most = own[1], own[2], math.max(0, own[1] - own[3])
+  self.calendar, self.offsets = own[4], own[5]
+  self.ends, self.used = end_of(self, now), 0
   local value = redis.call("GET", self.key)
   if value then
     if #value ~= SIZE then
@@ -33,7 +39,7 @@ function fixed_window.open(at, spec, now, slack)
     self.found = true
     local ends, used = struct.unpack(FORMAT, value)
     if now < ends then
-      local latest = self.ends + self.window
+      local latest = end_of(self, self.ends)
       self.repaired = ends > latest
       self.ends, self.used = math.min(ends, latest), used
     end
@@ -51,7 +57,7 @@ local function save(self)
 end
 
 function fixed_window.refuses(self, cost)
-  return self.used + cost > self.limit
+  return self.used + cost > self.most
 end
 
 function fixed_window.charge(self, cost)
@@ -71,17 +77,17 @@ end
 function fixed_window.verdict(self, refuses, cost)
   local left = self.ends - self.now
   local reset = self.used > 0 and left or 0
-  local remaining = math.max(0, self.limit - self.used)
+  local remaining = math.max(0, self.most - self.used)
   if not refuses then
     return 0, remaining, 0, reset
   end
-  return 1, remaining, cost > self.limit and -1 or left, reset
+  return 1, remaining, cost > self.most and -1 or left, reset
 end
 
 -- An attempt takes its places back while its own window still runs.
 -- -> entries freed, locks lifted
 function fixed_window.settle(self, set_at, _, cost)
-  if set_at > self.now or end_of(set_at, self.window) ~= self.ends then
+  if set_at > self.now or end_of(self, set_at) ~= self.ends then
     return 0, 0
   end
   local freed = math.min(cost, self.used)

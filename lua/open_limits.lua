@@ -1,28 +1,55 @@
 -- open_limits: reads and checks all limits of a call, before any verb writes.
 --
--- given    the specs, as decoded; members, 6 bytes for each limit that tells values apart, in turn;
---          now and slack (clock.lua); KEYS are shared out in turn
--- returns  a list with each limit's state, as its algorithm's `open` gives it, and the algorithm
---          itself as `algorithm`
+-- given    the plan, as decoded: { overrides, loads (how many keys of each), limits }; each of
+--          these is { algorithm, name, weight (places one of the cost takes), flags, own (its
+--          algorithm's numbers) }; flags: 1 = elastic, 2 = heeds overrides
+--          members, 6 bytes for each limit that tells values apart, in turn
+--          now and slack (clock.lua); KEYS are shared out in turn: overrides, loads, limits
+-- returns  a list with each limit's state, as its algorithm's `open` gives it, besides
+--          algorithm       what answers for it
+--          weight
+--          override_ends   when its override ends (ms), 0 if it has none
+--          exempt          whether it is one that exempts
 -- cost     the sum of the algorithms' `open`
 --
 -- An error here (a wrong type, a malformed value, a missing permission) leaves no half state.
 
 local MEMBER = 6
+local ELASTIC, HEEDS_OVERRIDES = 1, 2
 
-return function(specs, members, now, slack)
-  local limits, at, member_at = {}, 1, 1
-  for i, spec in ipairs(specs) do
-    local algorithm, member = algorithms[spec[1]], nil
-    if algorithm.tells_apart then
+local function open(at, spec, member, overrides, share, holds, now, slack)
+  local kind, algorithm, own = spec[1], algorithms[spec[1]], spec[5]
+  local ends, exempt
+  if spec[4] >= HEEDS_OVERRIDES then
+    ends, exempt = terms.override(overrides, spec[2], kind, own, now)
+  end
+  local limit
+  if spec[4] % 2 == ELASTIC and share < 1000 then
+    local whole = algorithm.open(at, own, now, slack, member)
+    limit = algorithm.open(at, terms.scaled(own, share, algorithm.drains), now, slack, member)
+    algorithm = terms.elastic(algorithm, whole, holds)
+  else
+    limit = algorithm.open(at, own, now, slack, member)
+  end
+  limit.algorithm = exempt and terms.exempt(algorithm) or algorithm
+  limit.weight, limit.override_ends, limit.exempt = spec[3], ends or 0, exempt
+  return limit
+end
+
+return function(plan, members, now, slack)
+  local overrides = terms.overrides(1, plan.overrides)
+  local share, holds = terms.load(1 + plan.overrides, plan.loads, now)
+  local limits, at, member_at = {}, 1 + plan.overrides + plan.loads, 1
+  for i, spec in ipairs(plan.limits) do
+    local member
+    if algorithms[spec[1]].tells_apart then
       member = string.sub(members, member_at, member_at + MEMBER - 1)
       member_at = member_at + MEMBER
       if #member ~= MEMBER then
         error("authguard: malformed members")
       end
     end
-    limits[i] = algorithm.open(at, spec, now, slack, member)
-    limits[i].algorithm = algorithm
+    limits[i] = open(at, spec, member, overrides, share, holds, now, slack)
     at = at + limits[i].keys
   end
   return limits

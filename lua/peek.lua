@@ -1,7 +1,7 @@
 -- peek: what acquire would say now; writes nothing.
 --
 -- KEYS, reply   as in acquire.lua
--- ARGV          1 clock, 2 cost, 3 specs, 4 members, as ARGV[1], [2], [4] and [5] of acquire.lua
+-- ARGV          1 clock, 2 cost, 3 plan, 4 members, as ARGV[1], [2], [4] and [5] of acquire.lua
 -- cost          as acquire.lua, without the copying
 
 local now, slack = clock(ARGV[1])
@@ -9,12 +9,11 @@ local cost = tonumber(ARGV[2])
 
 local reply = { now, 1 }
 for _, limit in ipairs(open_limits(cjson.decode(ARGV[3]), ARGV[4], now, slack)) do
-  local refuses = limit.algorithm.refuses(limit, cost)
+  local places = cost * limit.weight
+  local refuses = limit.algorithm.refuses(limit, places)
   if refuses then
     reply[2] = 0
   end
-  local state, remaining, wait, reset = limit.algorithm.verdict(limit, refuses, cost)
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = state, remaining, wait, reset
+  answer(reply, limit, refuses, places)
 end
 return reply

@@ -1,6 +1,6 @@
 -- sliding_log: at most `limit` admitted attempts in any window, to the millisecond.
 --
--- spec    {"sliding_log", limit, window (ms), flags, lockouts ({} or ms each)}
+-- own     {limit, window (ms), flags, lockouts ({} or ms each)}
 --         flags: 1 = a refused attempt is counted too, 2 = a success forgives its client's
 --         failures, 4 = it counts by account and client together, and heeds the account's pardon
 -- keys    the log; with lockouts also its lock (lock.lua); with 4 also the pardon (pardon.lua)
@@ -102,19 +102,19 @@ local function mend(self)
 end
 
 -- Read log, lock and pardon; writes nothing.
-function sliding_log.open(at, spec, now, slack)
+function sliding_log.open(at, own, now, slack)
   local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
-  self.limit, self.window = spec[2], spec[3]
-  self.counts_refused, self.forgives = has(spec[4], COUNT_REFUSED), has(spec[4], FORGIVE)
+  self.limit, self.window = own[1], own[2]
+  self.counts_refused, self.forgives = has(own[3], COUNT_REFUSED), has(own[3], FORGIVE)
   adopt(self, redis.call("GET", self.key) or "")
   if #self.log % ENTRY ~= 0 then
     error("authguard: malformed log")
   end
-  if #spec[5] > 0 then
+  if #own[4] > 0 then
     self.keys = 2
-    self.lock = lock.open(KEYS[at + 1], spec[5], self.window, now, slack)
+    self.lock = lock.open(KEYS[at + 1], own[4], self.window, now, slack)
   end
-  if has(spec[4], PARDON) then
+  if has(own[3], PARDON) then
     read_pardon(self, KEYS[at + self.keys])
     self.keys = self.keys + 1
   end

@@ -7,12 +7,15 @@ A reply that is anything but the well-formed answer of its script is
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from authguard._core.scripts import script
 from authguard.decision import Cleared, Decision, Usage, Verdict
 from authguard.errors import StoreUnavailable
+from authguard.limits import LeakyBucket
+from authguard.limits.rates import LARGEST_EXACT
 from authguard.policy import RECOVERY_WAIT_MS
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ __all__ = [
     "clear",
     "drop",
     "inspect",
+    "override",
     "pardon",
     "peek",
     "put",
@@ -43,10 +47,14 @@ T = TypeVar("T")
 #: No clock shows this or more (the year 6429); the Lua keeps times in six bytes.
 LATEST_MS: Final = 2**47
 
-_ADMITS, _FULL, _LOCKED, _LOCK_SET = range(4)
+_ADMITS, _FULL, _LOCKED, _LOCK_SET, _SHED, _EXEMPT = range(6)
+
+#: A verdict's integers for each limit, and what says that no wait would help.
+_VERDICT: Final = 5
+_NEVER: Final = -1
 
 #: A usage's integers for each limit, and how an endless block says its end.
-_USAGE: Final = 6
+_USAGE: Final = 9
 _ENDLESS: Final = -1
 
 #: A one-time secret is compared whole, so none may be guessed by its length.
@@ -84,8 +92,8 @@ def acquire(
     return ScriptCall(
         script("acquire", shape.algorithms),
         binding.keys + binding.block_keys,
-        (clock_argument(now_ms), cost, attempt_id, shape.specs_with_blocks, binding.members),
-        lambda reply: _read_decision(reply, shape),
+        (clock_argument(now_ms), cost, attempt_id, shape.plan_with_blocks, binding.members),
+        lambda reply: _read_decision(reply, shape, cost),
     )
 
 
@@ -95,8 +103,8 @@ def peek(binding: Binding, *, cost: int, now_ms: int | None) -> ScriptCall[Decis
     return ScriptCall(
         script("peek", shape.algorithms),
         binding.keys + binding.block_keys,
-        (clock_argument(now_ms), cost, shape.specs_with_blocks, binding.members),
-        lambda reply: _read_decision(reply, shape),
+        (clock_argument(now_ms), cost, shape.plan_with_blocks, binding.members),
+        lambda reply: _read_decision(reply, shape, cost),
     )
 
 
@@ -111,11 +119,11 @@ def settle(
 ) -> ScriptCall[Cleared]:
     """Take a reservation back; with ``forgive``, its client's earlier failures too."""
     shape = binding.shape
-    specs = shape.specs if forgive else shape.specs_unforgiving
+    plan = shape.plan if forgive else shape.plan_unforgiving
     return ScriptCall(
         script("settle", shape.algorithms),
         binding.keys,
-        (clock_argument(now_ms), reserved_at_ms, attempt_id, cost, specs, binding.members),
+        (clock_argument(now_ms), reserved_at_ms, attempt_id, cost, plan, binding.members),
         lambda reply: _read_cleared(reply, shape),
     )
 
@@ -135,7 +143,7 @@ def _emptying(verb: str, binding: Binding, now_ms: int | None) -> ScriptCall[Cle
     return ScriptCall(
         script(verb, shape.algorithms),
         binding.keys,
-        (clock_argument(now_ms), shape.specs, binding.members),
+        (clock_argument(now_ms), shape.plan, binding.members),
         lambda reply: _read_cleared(reply, shape),
     )
 
@@ -146,7 +154,7 @@ def inspect(binding: Binding, *, now_ms: int | None) -> ScriptCall[tuple[Usage, 
     return ScriptCall(
         script("inspect", shape.algorithms),
         binding.keys + binding.block_keys,
-        (clock_argument(now_ms), shape.specs_with_blocks, binding.members),
+        (clock_argument(now_ms), shape.plan_with_blocks, binding.members),
         lambda reply: _read_usage(reply, shape),
     )
 
@@ -182,6 +190,34 @@ def pardon(keys: tuple[str, ...], *, life_ms: int, now_ms: int | None) -> Script
         keys,
         (clock_argument(now_ms), life_ms),
         lambda reply: _integers(reply, 1)[0],
+    )
+
+
+def override(
+    keys: tuple[str, ...],
+    limit: PolicyLimit,
+    *,
+    numbers: list[Any],
+    life_ms: int,
+    now_ms: int | None,
+) -> ScriptCall[int | None]:
+    """
+    Give a limit other numbers for one account; tells when that ends.
+
+    Args:
+        keys: The overrides' key under each secret.
+        limit: The limit.
+        numbers: What takes the place of its own; none: the account is exempt from it.
+        life_ms: How long; 0 takes an override back, and tells when it would have ended, or None if
+            there was none.
+        now_ms: The clock that counts, or None for the store's own.
+    """
+    algorithm = limit.algorithm.algorithm
+    return ScriptCall(
+        script("override", frozenset()),
+        keys,
+        (clock_argument(now_ms), limit.name, algorithm, life_ms, json.dumps(numbers)),
+        lambda reply: _integers(reply, 1)[0] or None,
     )
 
 
@@ -236,12 +272,13 @@ def _integers(reply: object, length: int) -> list[int]:
     return reply
 
 
-def _read_decision(reply: object, shape: Shape) -> Decision:
+def _read_decision(reply: object, shape: Shape, cost: int) -> Decision:
     limits = shape.limits * shape.secrets + shape.blocks * shape.secrets
-    integers = _integers(reply, 2 + 4 * len(limits))
+    integers = _integers(reply, 2 + _VERDICT * len(limits))
     now_ms, admitted = integers[:2]
     verdicts = [
-        _read_verdict(limit, integers[2 + 4 * at : 6 + 4 * at]) for at, limit in enumerate(limits)
+        _read_verdict(limit, integers[at : at + _VERDICT], cost * limit.cost)
+        for limit, at in zip(limits, range(2, len(integers), _VERDICT), strict=True)
     ]
     if (
         not 0 <= now_ms < LATEST_MS
@@ -255,25 +292,32 @@ def _read_decision(reply: object, shape: Shape) -> Decision:
     return Decision(shape.action, bool(admitted), (*decided, *blocking), now_ms)
 
 
-def _read_verdict(limit: PolicyLimit, integers: list[int]) -> Verdict:
-    state, remaining, wait_ms, reset_ms = integers
-    refuses = state in (_FULL, _LOCKED)
+def _read_verdict(limit: PolicyLimit, integers: list[int], cost: int) -> Verdict:
+    state, places, remaining, wait_ms, reset_ms = integers
+    most = limit.algorithm.largest_cost()
+    never = wait_ms == _NEVER and most is not None and cost > most
+    refuses = state in (_FULL, _LOCKED, _SHED)
+    shapes = isinstance(limit.algorithm, LeakyBucket) and state == _ADMITS
     if (
-        not _ADMITS <= state <= _LOCK_SET
-        or not 0 <= remaining <= limit.algorithm.limit
-        or (wait_ms < 1 if refuses else wait_ms != 0)
+        not _ADMITS <= state <= _EXEMPT
+        or not 0 <= remaining <= places <= LARGEST_EXACT
+        or not (wait_ms > 0 or (never if refuses else wait_ms == 0))
+        or (wait_ms > 0 and not (refuses or shapes))
         or reset_ms < 0
     ):
         raise StoreUnavailable("malformed reply")
     return Verdict(
         name=limit.name,
-        limit=limit.algorithm.limit,
+        limit=places,
         refuses=refuses,
         locked=state == _LOCKED,
         lock_set=state == _LOCK_SET,
         remaining=remaining,
-        retry_after_ms=wait_ms,
+        retry_after_ms=wait_ms if refuses else 0,
         reset_after_ms=reset_ms,
+        shed=state == _SHED,
+        exempt=state == _EXEMPT,
+        delay_ms=0 if refuses else wait_ms,
     )
 
 
@@ -307,7 +351,12 @@ def _strictest(verdicts: list[Verdict]) -> Verdict:
         locked=any(verdict.locked for verdict in verdicts),
         lock_set=bool(setting_lock),
         remaining=min(verdict.remaining for verdict in verdicts),
-        retry_after_ms=max(verdict.retry_after_ms for verdict in verdicts),
+        shed=all(verdict.shed for verdict in verdicts if verdict.refuses)
+        and any(verdict.refuses for verdict in verdicts),
+        delay_ms=max(verdict.delay_ms for verdict in verdicts),
+        retry_after_ms=_NEVER
+        if any(verdict.retry_after_ms == _NEVER for verdict in verdicts)
+        else max(verdict.retry_after_ms for verdict in verdicts),
         # Where a lock was set: its end.
         reset_after_ms=max(verdict.reset_after_ms for verdict in setting_lock or verdicts),
     )
@@ -330,8 +379,8 @@ def _read_usage(reply: object, shape: Shape) -> tuple[Usage, ...]:
     places = (len(shape.limits) + len(shape.blocks)) * shape.secrets
     integers = _integers(reply, _USAGE * places)
     rows = [integers[at : at + _USAGE] for at in range(0, len(integers), _USAGE)]
-    for used, newest_ms, frees_ms, locked_ms, level, set_ms in rows:
-        if min(used, newest_ms, frees_ms, level, set_ms) < 0 or locked_ms < _ENDLESS:
+    for *others, locked_ms, level, set_ms in rows:
+        if min(*others, level, set_ms) < 0 or locked_ms < _ENDLESS:
             raise StoreUnavailable("malformed reply")
     own = len(shape.limits) * shape.secrets
     blocks = rows[own:]
@@ -343,13 +392,15 @@ def _read_usage(reply: object, shape: Shape) -> tuple[Usage, ...]:
 
 def _usage(limit: PolicyLimit, rows: list[list[int]]) -> Usage:
     """Join what one limit holds under each secret; what stands longest is told."""
-    used, newest_ms, frees_ms, locked_ms, level, set_ms = map(max, zip(*rows, strict=True))
-    endless = any(row[3] == _ENDLESS for row in rows)
+    places, override_ms, exempt, used, newest_ms, frees_ms, locked_ms, level, set_ms = map(
+        max, zip(*rows, strict=True)
+    )
+    endless = any(row[6] == _ENDLESS for row in rows)
     return Usage(
         name=limit.name,
         by=limit.by,
         algorithm=limit.algorithm.algorithm,
-        limit=limit.algorithm.limit,
+        limit=places,
         used=used,
         newest_ms=newest_ms or None,
         frees_after_ms=frees_ms,
@@ -357,6 +408,8 @@ def _usage(limit: PolicyLimit, rows: list[list[int]]) -> Usage:
         endless=endless,
         level=level,
         lock_set_at_ms=set_ms or None,
+        override_until_ms=override_ms or None,
+        exempt=exempt == 1,
     )
 
 

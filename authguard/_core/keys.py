@@ -5,7 +5,7 @@ A key is ``rl:v1:{tag}digest``, 38 characters whatever the input: ``digest`` is 
 action, limit and the pseudonyms it counts by; ``tag`` is taken from the pseudonym of the first
 of them, so that on a cluster all limits of one account share a slot, and those of one client
 another. A limit's lock stands beside its log, under the same name and a ``!``. One-time secrets
-(``record_key``) have names of the same form.
+(``record_key``) have names of the same form, and so have an account's overrides, with a ``+``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import json
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from authguard.limits import Block, SlidingLog, heeds_pardon
 from authguard.policy import PolicyLimit
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from authguard.limits import Algorithm
     from authguard.policy import Policy
 
-__all__ = ["Binding", "Shape", "pardon_key", "record_key"]
+__all__ = [
+    "Binding",
+    "Shape",
+    "can_override",
+    "load_key",
+    "override_key",
+    "pardon_key",
+    "record_key",
+]
 
 _Part: TypeAlias = Literal["all", "request", "message"]
 
@@ -34,6 +42,9 @@ _BLOCKS: Final = tuple(
     PolicyLimit("block", by, Block())
     for by in (("account",), ("client",), ("network",), ("account", "client"))
 )
+
+#: What a limit's Lua is told of it besides its numbers (``open_limits.lua``).
+_ELASTIC, _HEEDS_OVERRIDES = 1, 2
 
 #: Bytes of a pseudonym that tell one value of a ``distinct`` from another.
 _MEMBER: Final = 6
@@ -52,10 +63,12 @@ class Shape:
         secrets: How many secrets name the keys. While one takes another's place every limit is
             asked and charged under both, so that no log starts empty.
         reserved: The last places of a budget are not the attempt's to use: its device is unknown.
+        overrides: The account's overrides are asked for.
+        elastic: The load is asked for.
         algorithms: The algorithms they use.
-        specs: What their Lua is told, as JSON.
-        specs_unforgiving: The same, for a settle that takes back its own entries alone.
-        specs_with_blocks: The same as ``specs``, and the blocks behind them.
+        plan: What their Lua is told, as JSON.
+        plan_unforgiving: The same, for a settle that takes back its own entries alone.
+        plan_with_blocks: The same as ``plan``, and the blocks behind them.
         prefixes: For each limit and block, the hashed bytes that stand for action and limit in
             its key.
     """
@@ -65,10 +78,12 @@ class Shape:
     blocks: tuple[PolicyLimit, ...]
     secrets: int
     reserved: bool
+    overrides: bool
+    elastic: bool
     algorithms: frozenset[str]
-    specs: bytes
-    specs_unforgiving: bytes
-    specs_with_blocks: bytes
+    plan: bytes
+    plan_unforgiving: bytes
+    plan_with_blocks: bytes
     prefixes: tuple[bytes, ...]
 
     @classmethod
@@ -83,6 +98,8 @@ class Shape:
         part: _Part = "all",
         blocks: bool = False,
         members: bool = True,
+        tier: str | None = None,
+        overrides: bool = False,
     ) -> Shape:
         """
         Choose the limits that apply.
@@ -99,9 +116,11 @@ class Shape:
             blocks: Ask the operators' blocks too, whatever else is left out.
             members: False also takes a ``distinct`` whose told-apart part is not known: what it
                 holds can be looked at or cleared without it, and not charged.
+            tier: The account's tier.
+            overrides: What operators have overridden for the account counts.
         """
         limits = tuple(
-            limit
+            limit.of_tier(tier)
             for limit in policy.limits
             if subjects.issuperset(limit.needs if members else limit.needs - {limit.member_part})
             and (only is None or not only.isdisjoint(limit.by))
@@ -113,7 +132,14 @@ class Shape:
                 limit for limit in limits if "account" not in limit.by or "device" in limit.by
             )
         asked = tuple(block for block in _BLOCKS if blocks and subjects.issuperset(block.by))
-        return cls._made(policy.action, limits, asked, secrets, reserved="device" not in subjects)
+        return cls._made(
+            policy.action,
+            limits,
+            asked,
+            secrets,
+            reserved="device" not in subjects,
+            overrides=overrides and "account" in subjects,
+        )
 
     @classmethod
     def of_block(cls, by: tuple[str, ...], *, secrets: int = 1) -> Shape:
@@ -130,12 +156,30 @@ class Shape:
         secrets: int,
         *,
         reserved: bool,
+        overrides: bool = False,
     ) -> Shape:
-        def specs(of: tuple[PolicyLimit, ...], *, forgiving: bool = True) -> list[list[object]]:
+        overrides = overrides and any(map(can_override, limits))
+        elastic = any(limit.elastic for limit in limits)
+
+        def specs(of: tuple[PolicyLimit, ...], *, forgiving: bool = True) -> list[list[Any]]:
             return [
-                limit.algorithm.spec(limit.by, forgiving=forgiving, reserved=reserved)
+                [
+                    limit.algorithm.algorithm,
+                    limit.name,
+                    limit.cost,
+                    _ELASTIC * limit.elastic + _HEEDS_OVERRIDES * can_override(limit),
+                    limit.algorithm.spec(limit.by, forgiving=forgiving, reserved=reserved),
+                ]
                 for limit in of
             ] * secrets
+
+        def plan(limits: list[list[Any]]) -> bytes:
+            whole = {
+                "overrides": secrets * overrides,
+                "loads": secrets * elastic,
+                "limits": limits,
+            }
+            return json.dumps(whole, separators=(",", ":")).encode()
 
         return cls(
             action,
@@ -143,22 +187,38 @@ class Shape:
             blocks,
             secrets,
             reserved,
+            overrides,
+            elastic,
             frozenset(limit.algorithm.algorithm for limit in limits + blocks),
-            _json(specs(limits)),
-            _json(specs(limits, forgiving=False)),
-            _json(specs(limits) + specs(blocks)),
+            plan(specs(limits)),
+            plan(specs(limits, forgiving=False)),
+            plan(specs(limits) + specs(blocks)),
             tuple(_prefix(action, limit) for limit in limits + blocks),
         )
 
     def keep(self, algorithm: type[Algorithm]) -> Shape:
         """Leave out all limits of other algorithms, and the blocks."""
         kept = tuple(limit for limit in self.limits if isinstance(limit.algorithm, algorithm))
-        return self._made(self.action, kept, (), self.secrets, reserved=self.reserved)
+        return self._kept(kept, ())
 
     def without_recovery(self) -> Shape:
         """Leave out the limits that only a recovery of the account may empty."""
         kept = tuple(limit for limit in self.limits if not limit.recovery)
-        return self._made(self.action, kept, self.blocks, self.secrets, reserved=self.reserved)
+        return self._kept(kept, self.blocks)
+
+    def without(self, names: frozenset[str]) -> Shape:
+        """Leave out the limits of these names, and the blocks."""
+        return self._kept(tuple(it for it in self.limits if it.name not in names), ())
+
+    def _kept(self, limits: tuple[PolicyLimit, ...], blocks: tuple[PolicyLimit, ...]) -> Shape:
+        return self._made(
+            self.action,
+            limits,
+            blocks,
+            self.secrets,
+            reserved=self.reserved,
+            overrides=self.overrides,
+        )
 
     def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:
         """Give every limit its keys: those under the first secret, then under the next."""
@@ -166,6 +226,10 @@ class Shape:
         block_keys: list[str] = []
         members: list[bytes] = []
         own = len(self.limits)
+        if self.overrides:
+            keys += [override_key(self.action, of["account"]) for of in pseudonyms]
+        if self.elastic:
+            keys += [load_key(of["global"]) for of in pseudonyms]
         for of in pseudonyms:
             for limit, prefix in zip(self.limits, self.prefixes[:own], strict=True):
                 key = _key(limit, prefix, of)
@@ -188,8 +252,9 @@ class Binding:
 
     Attributes:
         shape: The limits.
-        keys: Their keys in turn, secret by secret; a sliding log with a lockout has two, its log
-            and its lock; one by account and client also has the account's pardon.
+        keys: The account's overrides and the load, if they are asked for, under each secret; then
+            the limits' keys in turn, secret by secret: a sliding log with a lockout has two, its
+            log and its lock; one by account and client also has the account's pardon.
         block_keys: The blocks' keys in turn, secret by secret.
         members: Six bytes for each ``distinct`` in turn, secret by secret: the value it counts.
     """
@@ -221,6 +286,33 @@ def pardon_key(action: str, account: bytes) -> str:
     """
     name = hashlib.sha256(b"pardon %s %s" % (action.encode(), account)).digest()
     return f"{record_key(account, name)}~"
+
+
+def override_key(action: str, account: bytes) -> str:
+    """
+    Name what operators have overridden for an account at an action.
+
+    Args:
+        action: The action.
+        account: The account's pseudonym.
+    """
+    name = hashlib.sha256(b"overrides %s %s" % (action.encode(), account)).digest()
+    return f"{record_key(account, name)}+"
+
+
+def load_key(everybody: bytes) -> str:
+    """
+    Name the load that elastic limits follow.
+
+    Args:
+        everybody: The pseudonym of ``global``.
+    """
+    return record_key(everybody, hashlib.sha256(b"load %s" % everybody).digest())
+
+
+def can_override(limit: PolicyLimit) -> bool:
+    """Tell whether a limit can be changed for one account: it counts by it, or by its device."""
+    return not {"account", "device"}.isdisjoint(limit.by) and limit.algorithm.numbers() != []
 
 
 def _belongs(limit: PolicyLimit, part: _Part) -> bool:
@@ -255,7 +347,3 @@ def _prefix(action: str, limit: PolicyLimit) -> bytes:
 
 def _base64(raw: bytes) -> str:
     return urlsafe_b64encode(raw).decode("ascii")
-
-
-def _json(specs: list[list[object]]) -> bytes:
-    return json.dumps(specs, separators=(",", ":")).encode()

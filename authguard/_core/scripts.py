@@ -15,13 +15,16 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "sliding_log": ("times", "lock"),
     "cooldown": (),
     "distinct": ("times",),
-    "fixed_window": (),
+    "fixed_window": ("calendar",),
+    "sliding_window_counter": (),
+    "token_bucket": ("bucket",),
+    "leaky_bucket": ("bucket",),
     "conversion": ("times",),
     "block": (),
 }
 
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon"})
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,14 @@ class Script:
 def script(verb: str, algorithms: frozenset[str]) -> Script:
     """Join a verb with the algorithms its limits use; each file is read once a process."""
     if verb in _BARE:
-        return _script(verb, [_chunk("clock"), _source(verb)])
+        return _script(verb, [_chunk("clock"), _chunk("terms"), _source(verb)])
     names = sorted(algorithms)
     shared = dict.fromkeys(need for name in names for need in _NEEDS[name])
-    chunks = [_chunk(name) for name in ("clock", *shared, *names)]
+    chunks = [_chunk(name) for name in ("clock", "terms", *shared, *names)]
     table = ", ".join(f"{name} = {name}" for name in names)
     algorithms_by_name = f"local algorithms = {{ {table} }}"
-    return _script(verb, [*chunks, algorithms_by_name, _chunk("open_limits"), _source(verb)])
+    asking = [_chunk(name) for name in ("open_limits", "answer")]
+    return _script(verb, [*chunks, algorithms_by_name, *asking, _source(verb)])
 
 
 def _script(verb: str, parts: list[str]) -> Script:

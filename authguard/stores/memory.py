@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from itertools import chain
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -24,8 +27,18 @@ T = TypeVar("T")
 
 _NOBODY: Final = bytes(5)
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_MINUTE_MS: Final = 60_000
+
+#: The load of a service that has all its capacity, in thousandths.
+_WHOLE: Final = 1_000
+
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon"})
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override"})
+
+#: What a limit's plan says of it: it follows the load; its account's overrides count.
+_ELASTIC, _HEEDS_OVERRIDES = 1, 2
 
 #: The window up to which the owner's recovery empties a log, full or not.
 _SHORT_MS: Final = 3_600_000
@@ -54,7 +67,6 @@ class _Lock:
 
 
 class _LogSpec(NamedTuple):
-    algorithm: str
     limit: int
     window_ms: int
     flags: int
@@ -87,6 +99,7 @@ class _SlidingLog:
         pardon_ms = min(now_ms, store.pardons.get(self.pardon_key or "", 0))
         self.spec = spec
         self.now_ms = now_ms
+        self.limit = spec.limit
         stored_lock = store.locks.get(self.lock_key or "", _Lock())
         self.lock = self._draw_in(stored_lock)
         stored = store.logs.get(self.key, [])
@@ -245,6 +258,7 @@ class _Cooldown:
         self.store = store
         self.key = keys.pop(0)
         self.waits_ms = waits_ms
+        self.limit = 1
         self.window_ms = waits_ms[0]
         self.now_ms = now_ms
         stored = store.cooldowns.get(self.key, _Waiting())
@@ -297,9 +311,11 @@ class _Cooldown:
 
 
 class _WindowSpec(NamedTuple):
-    algorithm: str
     limit: int
     window_ms: int
+    kept: int
+    calendar: str
+    offsets: list[int]
 
 
 class _FixedWindow:
@@ -309,24 +325,40 @@ class _FixedWindow:
         self.store = store
         self.key = keys.pop(0)
         self.spec = spec
+        self.limit = spec.limit
+        self.most = max(0, spec.limit - spec.kept)
         self.window_ms = spec.window_ms
         self.now_ms = now_ms
         own_ends_ms = self.end_of(now_ms)
         ends_ms, used = store.windows.get(self.key, (0, 0))
         if now_ms >= ends_ms:
             ends_ms, used = own_ends_ms, 0
-        self.ends_ms = min(ends_ms, own_ends_ms + spec.window_ms)
+        self.ends_ms = min(ends_ms, self.end_of(own_ends_ms))
         self.mended = self.ends_ms != ends_ms
         self.used = used
 
     def end_of(self, at_ms: int) -> int:
-        return (at_ms // self.spec.window_ms + 1) * self.spec.window_ms
+        if not self.spec.calendar:
+            return (at_ms // self.spec.window_ms + 1) * self.spec.window_ms
+        # The first minute whose local date lies in another day or month: first by hours.
+        unit = self.local(at_ms)
+        ends_ms = at_ms - at_ms % _MINUTE_MS
+        for step_ms in (60 * _MINUTE_MS, _MINUTE_MS):
+            while self.local(ends_ms + step_ms) == unit:
+                ends_ms += step_ms
+        return ends_ms + _MINUTE_MS
+
+    def local(self, at_ms: int) -> tuple[int, ...]:
+        changes = list(zip(self.spec.offsets[::2], self.spec.offsets[1::2], strict=True))
+        offset_ms = next((o for since, o in reversed(changes) if since <= at_ms), changes[0][1])
+        at = _EPOCH + timedelta(milliseconds=at_ms + offset_ms)
+        return (at.year, at.month, at.day) if self.spec.calendar == "day" else (at.year, at.month)
 
     def save(self) -> None:
         self.store.windows[self.key] = (self.ends_ms if self.used else 0, self.used)
 
     def refuses(self, cost: int) -> bool:
-        return self.used + cost > self.spec.limit
+        return self.used + cost > self.most
 
     def charge(self, cost: int, _: bytes) -> None:
         self.used += cost
@@ -338,8 +370,8 @@ class _FixedWindow:
 
     def verdict(self, cost: int, *, refuses: bool) -> list[int]:
         left_ms = self.ends_ms - self.now_ms
-        wait_ms = 0 if not refuses else -1 if cost > self.spec.limit else left_ms
-        remaining = max(0, self.spec.limit - self.used)
+        wait_ms = 0 if not refuses else -1 if cost > self.most else left_ms
+        remaining = max(0, self.most - self.used)
         return [int(refuses), remaining, wait_ms, left_ms if self.used else 0]
 
     def settle(self, reserved_at_ms: int, _: bytes, cost: int) -> list[int]:
@@ -358,6 +390,191 @@ class _FixedWindow:
         return [self.used, 0, self.ends_ms - self.now_ms if self.used else 0, 0, 0, 0]
 
 
+class _CounterSpec(NamedTuple):
+    limit: int
+    window_ms: int
+
+
+class _Counters:
+    """The counters of this window and the one before, as they stand at one moment."""
+
+    def __init__(
+        self, store: MemoryStore, keys: list[str], spec: _CounterSpec, now_ms: int
+    ) -> None:
+        self.store = store
+        self.key = keys.pop(0)
+        self.spec = spec
+        self.limit = spec.limit
+        self.window_ms = spec.window_ms
+        self.now_ms = now_ms
+        self.number = now_ms // spec.window_ms
+        number, current, previous = store.counters.get(self.key, (0, 0, 0))
+        self.mended = number > self.number
+        if number < self.number:
+            current, previous = 0, current if number == self.number - 1 else 0
+        self.current, self.previous = current, previous
+
+    def save(self) -> None:
+        self.store.counters[self.key] = (self.number, self.current, self.previous)
+
+    def estimate_at(self, at_ms: int) -> Fraction:
+        number, into_ms = divmod(at_ms, self.spec.window_ms)
+        current, previous = self.current, self.previous
+        if number > self.number:
+            current, previous = 0, current if number == self.number + 1 else 0
+        return current + previous * (1 - Fraction(into_ms, self.spec.window_ms))
+
+    @property
+    def used(self) -> int:
+        return ceil(self.estimate_at(self.now_ms))
+
+    def wait_ms(self, cost: int) -> int:
+        # The estimate only falls while nobody takes anything: the first moment is halved for.
+        if cost > self.limit:
+            return -1
+        low_ms, high_ms = 0, 2 * self.spec.window_ms
+        while high_ms - low_ms > 1:
+            middle_ms = (low_ms + high_ms) // 2
+            if self.estimate_at(self.now_ms + middle_ms) + cost > self.limit:
+                low_ms = middle_ms
+            else:
+                high_ms = middle_ms
+        return high_ms
+
+    def refuses(self, cost: int) -> bool:
+        return self.estimate_at(self.now_ms) + cost > self.limit
+
+    def charge(self, cost: int, _: bytes) -> None:
+        self.current += cost
+        self.save()
+
+    def refused(self, _: int) -> None:
+        if self.mended:
+            self.save()
+
+    def verdict(self, cost: int, *, refuses: bool) -> list[int]:
+        ends_ms = (self.number + 1) * self.spec.window_ms
+        if self.current:
+            ends_ms += self.spec.window_ms
+        reset_ms = ends_ms - self.now_ms if self.current or self.previous else 0
+        wait_ms = self.wait_ms(cost) if refuses else 0
+        return [int(refuses), max(0, self.limit - self.used), wait_ms, reset_ms]
+
+    def settle(self, reserved_at_ms: int, _: bytes, cost: int) -> list[int]:
+        number = reserved_at_ms // self.spec.window_ms
+        freed = 0
+        if reserved_at_ms <= self.now_ms and number == self.number:
+            freed = min(cost, self.current)
+            self.current -= freed
+        elif reserved_at_ms <= self.now_ms and number == self.number - 1:
+            freed = min(cost, self.previous)
+            self.previous -= freed
+        if freed:
+            self.save()
+        return [freed, 0]
+
+    def clear(self) -> list[int]:
+        self.store.counters.pop(self.key, None)
+        return [self.used, 0]
+
+    def inspect(self) -> list[int]:
+        used = self.used
+        return [used, 0, self.wait_ms(self.limit - used + 1) if used else 0, 0, 0, 0]
+
+
+class _BucketSpec(NamedTuple):
+    limit: int
+    rate: int
+    period_ms: int
+
+
+class _Bucket:
+    """A level that falls at a steady rate, as it stands at one moment, in exact fractions."""
+
+    def __init__(self, store: MemoryStore, keys: list[str], spec: _BucketSpec, now_ms: int) -> None:
+        self.store = store
+        self.key = keys.pop(0)
+        self.spec = spec
+        self.limit = spec.limit
+        self.window_ms = self.drained_in_ms(Fraction(spec.limit))
+        self.now_ms = now_ms
+        as_of_ms, level, period_ms = store.buckets.get(self.key, (now_ms, Fraction(0), 1))
+        if level and period_ms != spec.period_ms:
+            # It is reckoned over into parts of the new period, and rounded up.
+            part, whole = Fraction(1, spec.period_ms), level // 1
+            parts_of_old = (level - whole) * period_ms
+            level = whole + part * ceil(float(parts_of_old) / period_ms * spec.period_ms)
+        self.mended = as_of_ms > now_ms
+        drained = Fraction(spec.rate * max(0, now_ms - as_of_ms), spec.period_ms)
+        self.level = max(Fraction(0), level - drained)
+
+    def drained_in_ms(self, places: Fraction) -> int:
+        return ceil(places * self.spec.period_ms / self.spec.rate)
+
+    def save(self) -> None:
+        self.store.buckets[self.key] = (self.now_ms, self.level, self.spec.period_ms)
+
+    def refuses(self, cost: int) -> bool:
+        return self.level + cost > self.limit
+
+    def charge(self, cost: int, _: bytes) -> None:
+        self.level += cost
+        self.save()
+
+    def refused(self, _: int) -> None:
+        if self.mended:
+            self.save()
+
+    def verdict(self, cost: int, *, refuses: bool) -> list[int]:
+        remaining = max(0, floor(self.limit - self.level))
+        wait_ms = 0
+        if refuses:
+            never = cost > self.limit
+            wait_ms = -1 if never else self.drained_in_ms(self.level + cost - self.limit)
+        return [int(refuses), remaining, wait_ms, self.drained_in_ms(self.level)]
+
+    def clear(self) -> list[int]:
+        self.store.buckets.pop(self.key, None)
+        return [ceil(self.level), 0]
+
+    def inspect(self) -> list[int]:
+        used = ceil(self.level)
+        return [used, 0, self.drained_in_ms(self.level - used + 1) if used else 0, 0, 0, 0]
+
+
+class _TokenBucket(_Bucket):
+    """The level is what is missing of a full bucket."""
+
+    def settle(self, reserved_at_ms: int, _: bytes, cost: int) -> list[int]:
+        refilled = Fraction(self.spec.rate * (self.now_ms - reserved_at_ms), self.spec.period_ms)
+        if reserved_at_ms > self.now_ms or refilled >= cost or not self.level:
+            return [0, 0]
+        before = ceil(self.level)
+        self.level = max(Fraction(0), self.level - cost + refilled)
+        self.save()
+        return [before - ceil(self.level), 0]
+
+
+class _LeakyBucket(_Bucket):
+    """The level is the work that is ahead; a turn that was given stays given."""
+
+    delay_ms: int | None = None
+
+    def charge(self, cost: int, attempt_id: bytes) -> None:
+        self.delay_ms = self.drained_in_ms(self.level)
+        super().charge(cost, attempt_id)
+
+    def verdict(self, cost: int, *, refuses: bool) -> list[int]:
+        state, remaining, wait_ms, reset_ms = super().verdict(cost, refuses=refuses)
+        if not refuses:
+            turn_ms = self.drained_in_ms(self.level)
+            wait_ms = turn_ms if self.delay_ms is None else self.delay_ms
+        return [state, remaining, wait_ms, reset_ms]
+
+    def settle(self, *_: object) -> list[int]:
+        return [0, 0]
+
+
 class _Value(NamedTuple):
     """A value that a distinct has seen: when last, when before that, and by which attempt."""
 
@@ -368,7 +585,6 @@ class _Value(NamedTuple):
 
 
 class _DistinctSpec(NamedTuple):
-    algorithm: str
     limit: int
     window_ms: int
     forgives: int
@@ -388,6 +604,7 @@ class _Distinct:
         self.store = store
         self.key = keys.pop(0)
         self.spec = spec
+        self.limit = spec.limit
         self.window_ms = spec.window_ms
         self.now_ms = now_ms
         self.member = member
@@ -484,7 +701,6 @@ class _Codes:
 
 
 class _ConversionSpec(NamedTuple):
-    algorithm: str
     least: int
     of: int
     lockout_ms: int
@@ -501,6 +717,7 @@ class _Conversion:
         self.store = store
         self.key = keys.pop(0)
         self.spec = spec
+        self.limit = spec.of
         self.window_ms = spec.lockout_ms
         self.quiet_ms = spec.lockout_ms + spec.life_ms
         self.now_ms = now_ms
@@ -597,6 +814,7 @@ class _Blocked(NamedTuple):
 class _Block:
     """One block as it stands at one moment."""
 
+    limit = 0
     window_ms = 0
 
     def __init__(self, store: MemoryStore, keys: list[str], now_ms: int) -> None:
@@ -648,7 +866,66 @@ class _Block:
         return [1, 0, self.wait_ms, ends_ms, 0, self.block.set_at_ms]
 
 
-_Limit: TypeAlias = _SlidingLog | _Cooldown | _FixedWindow | _Distinct | _Conversion | _Block
+_Limit: TypeAlias = (
+    _SlidingLog
+    | _Cooldown
+    | _FixedWindow
+    | _Counters
+    | _TokenBucket
+    | _LeakyBucket
+    | _Distinct
+    | _Conversion
+    | _Block
+)
+
+
+class _Override(NamedTuple):
+    """What an operator has put in the place of a limit's numbers; none: the limit is lifted."""
+
+    algorithm: str
+    ends_ms: int
+    numbers: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """
+    One limit of a call: as it stands, and what of the call makes it more or less than it is.
+
+    Attributes:
+        limit: The limit with the numbers that apply.
+        whole: The same without the load.
+        holds_ms: For how long the load still holds.
+        weight: Places that one of the cost takes.
+        override_ends_ms: When its override ends; 0: there is none.
+        exempt: That override lifts it.
+    """
+
+    limit: _Limit
+    whole: _Limit
+    holds_ms: int
+    weight: int
+    override_ends_ms: int
+    exempt: bool
+
+    def refuses(self, cost: int) -> bool:
+        return not self.exempt and self.limit.refuses(cost * self.weight)
+
+    def answer(self, cost: int, *, refuses: bool) -> list[int]:
+        cost *= self.weight
+        if self.exempt:
+            return [5, self.limit.limit, self.limit.limit, 0, 0]
+        state, remaining, wait_ms, reset_ms = self.limit.verdict(cost, refuses=refuses)
+        if refuses and self.limit is not self.whole:
+            shed = not self.whole.refuses(cost)
+            whole_ms = 0 if shed else self.whole.verdict(cost, refuses=True)[2]
+            if whole_ms >= 0:
+                latest_ms = max(self.holds_ms, whole_ms)
+                wait_ms = latest_ms if wait_ms < 0 else min(wait_ms, latest_ms)
+            state = 4 if shed else state
+        if wait_ms < 0 and self.override_ends_ms > self.limit.now_ms:
+            wait_ms = self.override_ends_ms - self.limit.now_ms
+        return [state, self.limit.limit, remaining, wait_ms, reset_ms]
 
 
 class MemoryStore:
@@ -665,6 +942,9 @@ class MemoryStore:
         self.pardons: dict[str, int] = {}
         self.cooldowns: dict[str, _Waiting] = {}
         self.windows: dict[str, tuple[int, int]] = {}
+        self.counters: dict[str, tuple[int, int, int]] = {}
+        self.buckets: dict[str, tuple[int, Fraction, int]] = {}
+        self.overrides: dict[str, dict[str, _Override]] = {}
         self.values: dict[str, dict[bytes, _Value]] = {}
         self.codes: dict[str, _Codes] = {}
         self.blocks: dict[str, _Blocked] = {}
@@ -689,66 +969,141 @@ class MemoryStore:
         now_ms = self._clock() if arguments[0] == "" else int(arguments[0])
         if call.script.verb in _BARE:
             return verb(now_ms, call.keys, *arguments[1:])
-        *args, specs, members = arguments[1:]
-        return verb(now_ms, self._open(call.keys, json.loads(specs), members, now_ms), *args)
+        *args, plan, members = arguments[1:]
+        return verb(now_ms, self._asked(call.keys, json.loads(plan), members, now_ms), *args)
 
-    def _open(
-        self, named: tuple[str, ...], specs: list[list[Any]], members: bytes, now_ms: int
-    ) -> list[_Limit]:
-        keys, told_apart = (
-            list(named),
-            (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER)),
-        )
-        limits: list[_Limit] = []
-        for spec in specs:
-            match spec[0]:
-                case "sliding_log":
-                    limits.append(_SlidingLog(self, keys, _LogSpec(*spec), now_ms))
-                case "cooldown":
-                    limits.append(_Cooldown(self, keys, spec[1], now_ms))
-                case "fixed_window":
-                    limits.append(_FixedWindow(self, keys, _WindowSpec(*spec), now_ms))
-                case "distinct":
-                    member = next(told_apart)
-                    limits.append(_Distinct(self, keys, _DistinctSpec(*spec), now_ms, member))
-                case "conversion":
-                    limits.append(_Conversion(self, keys, _ConversionSpec(*spec), now_ms))
-                case "block":
-                    limits.append(_Block(self, keys, now_ms))
-        return limits
+    def _asked(
+        self, named: tuple[str, ...], plan: dict[str, Any], members: bytes, now_ms: int
+    ) -> list[_Asked]:
+        keys = list(named)
+        overrides = self._overrides([keys.pop(0) for _ in range(plan["overrides"])])
+        share, holds_ms = self._load([keys.pop(0) for _ in range(plan["loads"])], now_ms)
+        told_apart = (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER))
+        asked: list[_Asked] = []
+        for algorithm, name, weight, flags, own in plan["limits"]:
+            member = next(told_apart) if algorithm == "distinct" else b""
+            override = overrides.get(name) if flags & _HEEDS_OVERRIDES else None
+            if override is not None and (
+                override.algorithm != algorithm or now_ms >= override.ends_ms
+            ):
+                override = None
+            numbers = [*override.numbers, *own[len(override.numbers) :]] if override else own
+            before = list(keys)
+            whole = limit = self._limit(algorithm, keys, numbers, now_ms, member)
+            if flags & _ELASTIC and share < _WHOLE:
+                scaled = self._scaled(algorithm, numbers, share)
+                limit = self._limit(algorithm, before, scaled, now_ms, member)
+            asked.append(
+                _Asked(
+                    limit,
+                    whole,
+                    holds_ms,
+                    weight,
+                    override.ends_ms if override else 0,
+                    override is not None and not override.numbers,
+                )
+            )
+        return asked
 
-    def _acquire(
-        self, now_ms: int, limits: list[_Limit], cost: int, attempt_id: bytes
-    ) -> list[int]:
-        if any(limit.refuses(cost) for limit in limits):
-            for limit in limits:
-                limit.refused(cost)
-            return self._decision(now_ms, limits, [limit.refuses(cost) for limit in limits], cost)
-        for limit in limits:
-            limit.charge(cost, attempt_id)
-        return self._decision(now_ms, limits, [False] * len(limits), cost)
+    def _overrides(self, keys: list[str]) -> dict[str, _Override]:
+        return next((self.overrides[key] for key in keys if key in self.overrides), {})
 
-    def _peek(self, now_ms: int, limits: list[_Limit], cost: int) -> list[int]:
-        return self._decision(now_ms, limits, [limit.refuses(cost) for limit in limits], cost)
+    def _load(self, keys: list[str], now_ms: int) -> tuple[int, int]:
+        for key in keys:
+            ends_ms, made_ms, value = self.records.get(key, (0, 0, b""))
+            if made_ms > now_ms:
+                ends_ms = now_ms + ends_ms - made_ms
+            if now_ms < ends_ms:
+                return int.from_bytes(value), ends_ms - now_ms
+        return _WHOLE, 0
+
+    @staticmethod
+    def _scaled(algorithm: str, numbers: list[Any], share: int) -> list[Any]:
+        first, *rest = numbers
+        if algorithm.endswith("bucket") and share:
+            rest = [rest[0], ceil(Fraction(rest[1] * _WHOLE, share))]
+        return [ceil(Fraction(first * share, _WHOLE)), *rest]
+
+    def _limit(  # noqa: PLR0911 (one for each algorithm)
+        self, algorithm: str, keys: list[str], own: list[Any], now_ms: int, member: bytes
+    ) -> _Limit:
+        match algorithm:
+            case "sliding_log":
+                return _SlidingLog(self, keys, _LogSpec(*own), now_ms)
+            case "cooldown":
+                return _Cooldown(self, keys, own[0], now_ms)
+            case "fixed_window":
+                return _FixedWindow(self, keys, _WindowSpec(*own), now_ms)
+            case "sliding_window_counter":
+                return _Counters(self, keys, _CounterSpec(*own), now_ms)
+            case "token_bucket":
+                return _TokenBucket(self, keys, _BucketSpec(*own), now_ms)
+            case "leaky_bucket":
+                return _LeakyBucket(self, keys, _BucketSpec(*own), now_ms)
+            case "distinct":
+                return _Distinct(self, keys, _DistinctSpec(*own), now_ms, member)
+            case "conversion":
+                return _Conversion(self, keys, _ConversionSpec(*own), now_ms)
+            case _:
+                return _Block(self, keys, now_ms)
+
+    def _acquire(self, now_ms: int, asked: list[_Asked], cost: int, attempt_id: bytes) -> list[int]:
+        refused = any(each.refuses(cost) for each in asked)
+        for each in asked:
+            if refused and not each.exempt:
+                each.limit.refused(cost * each.weight)
+            elif not each.exempt:
+                each.limit.charge(cost * each.weight, attempt_id)
+        refusals = [refused and each.refuses(cost) for each in asked]
+        return self._decision(now_ms, asked, refusals, cost)
+
+    def _peek(self, now_ms: int, asked: list[_Asked], cost: int) -> list[int]:
+        return self._decision(now_ms, asked, [each.refuses(cost) for each in asked], cost)
 
     def _settle(
-        self, _: int, limits: list[_Limit], reserved_at_ms: int, attempt_id: bytes, cost: int
+        self, _: int, asked: list[_Asked], reserved_at_ms: int, attempt_id: bytes, cost: int
     ) -> list[int]:
-        return [n for limit in limits for n in limit.settle(reserved_at_ms, attempt_id, cost)]
+        freed = (
+            [0, 0]
+            if each.exempt
+            else each.limit.settle(reserved_at_ms, attempt_id, cost * each.weight)
+            for each in asked
+        )
+        return [*chain.from_iterable(freed)]
 
-    def _clear(self, _: int, limits: list[_Limit]) -> list[int]:
-        return [n for limit in limits for n in limit.clear()]
+    def _clear(self, _: int, asked: list[_Asked]) -> list[int]:
+        return [n for each in asked for n in each.limit.clear()]
 
-    def _recover(self, _: int, limits: list[_Limit]) -> list[int]:
-        lifted = [
-            not isinstance(limit, _Block) and (limit.window_ms <= _SHORT_MS or limit.refuses(1))
-            for limit in limits
+    def _recover(self, _: int, asked: list[_Asked]) -> list[int]:
+        lifted = (
+            not isinstance(each.limit, _Block)
+            and (each.limit.window_ms <= _SHORT_MS or each.refuses(1))
+            for each in asked
+        )
+        both = zip(asked, lifted, strict=True)
+        return [n for each, lift in both for n in (each.limit.clear() if lift else [0, 0])]
+
+    def _inspect(self, _: int, asked: list[_Asked]) -> list[int]:
+        return [
+            n
+            for each in asked
+            for n in (
+                each.limit.limit,
+                each.override_ends_ms,
+                int(each.exempt),
+                *each.limit.inspect(),
+            )
         ]
-        both = zip(limits, lifted, strict=True)
-        return [n for limit, lift in both for n in (limit.clear() if lift else [0, 0])]
 
-    def _inspect(self, _: int, limits: list[_Limit]) -> list[int]:
-        return [n for limit in limits for n in limit.inspect()]
+    def _override(self, now_ms: int, keys: tuple[str, ...], *told: Any) -> list[int]:
+        name, algorithm, life_ms, numbers = told
+        live = {other: it for other, it in self._overrides([*keys]).items() if now_ms < it.ends_ms}
+        before = live.pop(name, None)
+        if life_ms:
+            live[name] = _Override(algorithm, now_ms + life_ms, json.loads(numbers))
+        for key in keys:
+            self.overrides[key] = live
+        return [now_ms + life_ms if life_ms else before.ends_ms if before else 0]
 
     def _set_block(self, now_ms: int, keys: tuple[str, ...], life_ms: int) -> list[int]:
         ends_ms = now_ms + life_ms if life_ms else None
@@ -779,9 +1134,9 @@ class MemoryStore:
         return [sum(self.records.pop(key, None) is not None for key in keys)]
 
     @staticmethod
-    def _decision(now_ms: int, limits: list[_Limit], refusals: list[bool], cost: int) -> list[int]:
-        verdicts = (
-            limit.verdict(cost, refuses=refuses)
-            for limit, refuses in zip(limits, refusals, strict=True)
+    def _decision(now_ms: int, asked: list[_Asked], refusals: list[bool], cost: int) -> list[int]:
+        answers = (
+            each.answer(cost, refuses=refuses)
+            for each, refuses in zip(asked, refusals, strict=True)
         )
-        return [now_ms, int(not any(refusals)), *chain.from_iterable(verdicts)]
+        return [now_ms, int(not any(refusals)), *chain.from_iterable(answers)]

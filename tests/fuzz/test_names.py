@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KEY: Final = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~]?")
+KEY: Final = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~+]?")
 
 NORMALISERS: Final = {
     "default": normalise_account,
@@ -257,7 +257,7 @@ def pair_key(account: Any, client: str) -> str:
     with suppress(Denied):
         GUARD.attempt("login", account=account, client=client)
     assert all(KEY.fullmatch(key) for key in STORE.keys)
-    return STORE.keys[0]
+    return next(key for key in STORE.keys if not key.endswith("+"))
 
 
 @fuzzed(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODE: Final = re.compile(r"AG0\d\d")
-KEY: Final = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~]?")
+KEY: Final = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~+]?")
 
 #: Stands in every drawn secret and password, and must stand in no message.
 CANARY: Final = "0canary0"
@@ -186,7 +186,7 @@ def bound(policy: Policy) -> set[str]:
         assert all(KEY.fullmatch(key) for key in keys)
         own = [key for key in keys if not key.endswith("~")]  # one pardon is all pairs'
         assert len(set(own)) == len(own)
-        assert len(json.loads(shape.specs)) == len(shape.limits)
+        assert len(json.loads(shape.plan)["limits"]) == len(shape.limits)
         counting.update(limit.name for limit in shape.limits)
     return counting
 

@@ -37,8 +37,6 @@ def test_what_counts_by_itself(
 @pytest.mark.parametrize(
     "limit",
     [
-        Distinct("account", "3/1h"),
-        Distinct("client", "3/1h"),
         Conversion("10/50", lockout="24h"),
         "5/15m",
         b"5/15m",
@@ -58,5 +56,5 @@ def test_what_can_not_count_by_itself(
     with pytest.raises(ConfigurationError, match="can't count by itself") as caught:
         guard_factory().limiter(limit, name="api")
     assert (caught.value.code, caught.value.where) == ("AG005", "limiter(…)")
-    assert all(name in caught.value.mend for name in ("SlidingLog", "FixedWindow", "Cooldown"))
+    assert caught.value.mend.startswith("give another")
     assert client.keys() == []

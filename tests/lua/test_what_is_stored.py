@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.conftest import Clock
     from tests.lua.conftest import Door
 
-KEY = re.compile(rb"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~]?")
+KEY = re.compile(rb"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~+]?")
 ENTRY, LOCK = 10, 24
 NAMES = [
     "vera@example.test",

@@ -3,7 +3,8 @@ All algorithms together, and the one-time secrets: the Lua and the executable sp
 
 Both give the same replies in any order of verbs, under clocks that go on and step back, with one
 secret or two; a refused attempt leaves no trace; every key has an expiry; and whatever happened, no
-window of true time holds more than its limit, reckoned from the bare history.
+window of true time holds more than its limit, reckoned from the bare history. Overrides of one
+account and the load change limits on the way.
 """
 
 from __future__ import annotations
@@ -29,9 +30,18 @@ from hypothesis.stateful import (
 from authguard import Policy, PolicyLimit, SlidingLog
 from authguard._core import calls
 from authguard._core.attempt import Reservation
-from authguard._core.keys import Shape, pardon_key
+from authguard._core.keys import Shape, can_override, load_key, override_key, pardon_key
 from authguard.identity import Pseudonyms
-from authguard.limits import Conversion, Cooldown, Distinct, FixedWindow, heeds_pardon
+from authguard.limits import (
+    Conversion,
+    Cooldown,
+    Distinct,
+    FixedWindow,
+    LeakyBucket,
+    SlidingWindowCounter,
+    TokenBucket,
+    heeds_pardon,
+)
 from authguard.stores.memory import MemoryStore
 from authguard.stores.valkey import ValkeyStore
 from tests.conftest import PATIENT_MS, SECRET
@@ -60,6 +70,9 @@ algorithms: st.SearchStrategy[Algorithm] = st.one_of(
     ),
     waits.map(lambda each: Cooldown(*each)),
     st.builds(FixedWindow, rates),
+    st.builds(SlidingWindowCounter, rates),
+    st.builds(TokenBucket, rates, burst=st.integers(1, 5)),
+    st.builds(LeakyBucket, rates, queue=st.integers(0, 4)),
     st.builds(FixedWindow, st.builds("{}/3s".format, st.integers(3, 5)), reserve=st.integers(0, 2)),
     st.builds(Distinct, st.just("account"), rates, forgive=st.sampled_from([None, True, False])),
     st.builds(
@@ -79,7 +92,17 @@ def policies(draw: st.DrawFn) -> Policy:
         parts = [("client",), ("global",)]
         if not isinstance(algorithm, Distinct):
             parts += [("account",), ("account", "client")]
-        limits.append(PolicyLimit(f"l{at}", draw(st.sampled_from(parts)), algorithm))
+        costs, most = [1, 1, 2], algorithm.largest_cost(reserved=True) or 1
+        elastic = algorithm.can_scale and not algorithm.lockout_ms and draw(st.booleans())
+        limits.append(
+            PolicyLimit(
+                f"l{at}",
+                draw(st.sampled_from(parts)),
+                algorithm,
+                cost=min(most, draw(st.sampled_from(costs))),
+                elastic=elastic,
+            )
+        )
     return Policy("login", tuple(limits))
 
 
@@ -117,6 +140,7 @@ class Together(RuleBasedStateMachine):
         self.true_ms = 0
         self.serial = 0
         self.histories: dict[str, History] = {}
+        self.raised = False
 
     def teardown(self) -> None:
         """Let the connections go."""
@@ -127,7 +151,9 @@ class Together(RuleBasedStateMachine):
         """Choose the limits, and how many secrets name the keys."""
         known = {"account", "client", "global", "network"} | ({"device"} if device else set())
         self.secrets = SECRETS[:secrets]
-        self.shape = Shape.of(policy, frozenset(known), secrets=secrets, blocks=True)
+        self.shape = Shape.of(
+            policy, frozenset(known), secrets=secrets, blocks=True, overrides=True
+        )
 
     def pseudonyms(self, account: str, client: str) -> list[dict[str, bytes]]:
         """Name the subjects under every secret."""
@@ -155,7 +181,8 @@ class Together(RuleBasedStateMachine):
 
     def logs(self, binding: Binding) -> list[str]:
         """Name each limit's first key, under the newest secret."""
-        keys = [key for key in binding.keys if not key.endswith(("!", "~"))]
+        changing = (self.shape.overrides + self.shape.elastic) * self.shape.secrets
+        keys = [key for key in binding.keys[changing:] if not key.endswith(("!", "~"))]
         return keys[: len(self.shape.limits)]
 
     @rule(
@@ -167,11 +194,9 @@ class Together(RuleBasedStateMachine):
     def attempt(self, account: str, client: str, cost: int) -> Any:
         """Attempt; an admitted one enters every limit's history, a refused one none."""
         binding = self.bind(account, client)
-        bounds = [
-            limit.algorithm.largest_cost(reserved=self.shape.reserved)
-            for limit in self.shape.limits
-        ]
-        cost = min(cost, *(bound for bound in [cost, *bounds] if bound is not None))
+        for limit in self.shape.limits:
+            most = limit.algorithm.largest_cost(reserved=self.shape.reserved)
+            cost = min(cost, cost if most is None else most // limit.cost)
         self.serial += 1
         tag = SECRETS[0].of("client", client)[:3]
         attempt_id = tag + self.serial.to_bytes(2, "big")
@@ -185,9 +210,11 @@ class Together(RuleBasedStateMachine):
             return multiple()
         made = Made(reservation, self.now_ms, account, self.true_ms)
         for key, limit in zip(self.logs(binding), self.shape.limits, strict=True):
-            history = self.histories.setdefault(key, History())
-            history.admitted.append(made)
-            self.check(limit.algorithm, history)
+            exempt = next(it.exempt for it in decision.verdicts if it.name == limit.name)
+            if not exempt:
+                history = self.histories.setdefault(key, History())
+                history.admitted.append(made)
+                self.check(limit, history)
         return made
 
     def may_change(self, binding: Binding) -> set[bytes]:
@@ -200,20 +227,78 @@ class Together(RuleBasedStateMachine):
         )
         return {key.encode() for key in binding.keys} if counting else set()
 
-    def check(self, algorithm: Algorithm, history: History) -> None:
-        """Hold an algorithm to its promise, by the bare history."""
+    def check(self, limit: PolicyLimit, history: History) -> None:
+        """Hold an algorithm to its promise, by the bare history; an override may have raised it."""
+        if self.raised:
+            return
+        algorithm = limit.algorithm
         within = [
             made for made in history.admitted if self.true_ms - made.true_ms < algorithm.window_ms
         ]
-        held = sum(made.reservation.cost for made in within)
-        if isinstance(algorithm, Cooldown):
+        held = sum(made.reservation.cost * limit.cost for made in within)
+        if isinstance(algorithm, TokenBucket | LeakyBucket):
+            self.check_rate(limit, algorithm, history)
+        elif isinstance(algorithm, Cooldown):
             assert len(within) <= 1
         elif isinstance(algorithm, Distinct):
             assert len({made.account for made in within}) <= algorithm.limit
-        elif isinstance(algorithm, FixedWindow):
+        elif isinstance(algorithm, FixedWindow | SlidingWindowCounter):
             assert held <= 2 * algorithm.limit
         elif isinstance(algorithm, SlidingLog) and not algorithm.lockout_ms:
             assert held <= algorithm.limit
+
+    def check_rate(
+        self, limit: PolicyLimit, bucket: TokenBucket | LeakyBucket, history: History
+    ) -> None:
+        """In any time up to now there was what a bucket holds, and what its rate gave, not more."""
+        held = 0
+        for made in reversed(history.admitted):
+            held += made.reservation.cost * limit.cost
+            refilled = (self.true_ms - made.true_ms) * bucket.rate
+            assert held * bucket.period_ms <= bucket.limit * bucket.period_ms + refilled
+
+    @precondition(lambda self: self.shape.overrides)
+    @rule(
+        account=st.sampled_from(ACCOUNTS),
+        at=st.integers(0, 4),
+        factor=st.sampled_from([0, 1, 1, 3]),
+        life_ms=st.sampled_from([0, 0, 1_000, 4_000]),
+    )
+    def override(self, account: str, at: int, factor: int, life_ms: int) -> None:
+        """Override one account's limit with the same or higher numbers, exempt it, or take back."""
+        limits = [limit for limit in self.shape.limits if can_override(limit)]
+        limit = limits[at % len(limits)]
+        first, *rest = limit.algorithm.numbers()
+        numbers = [] if factor == 0 else [first if factor == 1 else self.more(first), *rest]
+        keys = tuple(
+            override_key("login", named["account"])
+            for named in self.pseudonyms(account, CLIENTS[0])
+        )
+        call = calls.override(keys, limit, numbers=numbers, life_ms=life_ms, now_ms=self.now_ms)
+        ends_ms = self.both(call)
+        if life_ms:
+            assert ends_ms == self.now_ms + life_ms
+            self.raised = self.raised or factor != 1
+
+    @staticmethod
+    def more(first: Any) -> Any:
+        """Give a higher limit, or other waits."""
+        return [1_000, 4_000] if isinstance(first, list) else 3 * first
+
+    @precondition(lambda self: self.shape.elastic)
+    @rule(
+        share=st.sampled_from([0, 1, 300, 500, 999, 1_000]), life_ms=st.sampled_from([1_000, 6_000])
+    )
+    def load(self, share: int, life_ms: int) -> None:
+        """Say how much capacity there is; limits only get lower."""
+        for each in self.secrets:
+            call = calls.put(
+                load_key(each.of("global", "")),
+                share.to_bytes(2),
+                life_ms=life_ms,
+                now_ms=self.now_ms,
+            )
+            self.both(call)
 
     @rule(
         account=st.sampled_from(ACCOUNTS), client=st.sampled_from(CLIENTS), cost=st.integers(1, 6)
@@ -241,13 +326,15 @@ class Together(RuleBasedStateMachine):
         call = made.reservation.leave(into, reserved_at_ms=made.reserved_at_ms, now_ms=self.now_ms)
         assert call is not None
         self.both(call)
-        if not any(isinstance(limit.algorithm, FixedWindow) for limit in self.shape.limits):
+        counters = FixedWindow | SlidingWindowCounter | TokenBucket
+        if not any(isinstance(limit.algorithm, counters) for limit in self.shape.limits):
             again = self.unwritten(call)
             assert (again.entries, again.locks) == (0, 0)
         binding = made.reservation.binding
         for key, limit in zip(self.logs(binding), self.shape.limits, strict=True):
             history = self.histories.get(key, History())
-            if made in history.admitted:
+            # A turn that a leaky bucket gave stays given.
+            if made in history.admitted and not isinstance(limit.algorithm, LeakyBucket):
                 self.give_back(limit.algorithm, history, made)
 
     def give_back(self, algorithm: Algorithm, history: History, made: Made) -> None:

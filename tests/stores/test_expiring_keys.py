@@ -33,7 +33,8 @@ def test_attempts_around_expiry_are_answered_and_every_key_expires(
         }
     }
     guard = guard_factory(policies=policy)
-    log, lock, client_log = keys_of(guard, **VERA)
+    overrides, log, lock, client_log = keys_of(guard, **VERA)
+    assert overrides.endswith("+")
     longest_ms = {log: 1_000, lock: 2_000, client_log: 1_000}  # a lock is known for a quiet time
     ends = time.monotonic() + WORK_S
     admitted, refused, wrong = [], [], []

@@ -14,7 +14,7 @@ from authguard.identity import Pseudonyms
 from authguard.limits import heeds_pardon
 
 PSEUDONYMS = Pseudonyms("a secret of the tests, 32 bytes or more")
-KEY = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~]?")
+KEY = re.compile(r"rl:v1:\{[A-Za-z0-9_-]{8}\}[A-Za-z0-9_-]{22}[!~+]?")
 SHAPE = Shape.of(default_policies()["login"], frozenset({"account", "client", "network"}))
 
 
@@ -83,5 +83,5 @@ def test_a_settle_without_forgiving_says_so_to_the_lua() -> None:
     """A release takes back its own alone, also where a limit is set to forgive."""
     policy = Policy("login", (PolicyLimit("a", ("account",), SlidingLog("5/15m", forgive=True)),))
     shape = Shape.of(policy, frozenset({"account"}))
-    assert json.loads(shape.specs)[0][3] == 2
-    assert json.loads(shape.specs_unforgiving)[0][3] == 0
+    flags = [json.loads(plan)["limits"][0][4][2] for plan in (shape.plan, shape.plan_unforgiving)]
+    assert flags == [2, 0]

@@ -328,7 +328,8 @@ def test_the_reserve_is_for_known_devices() -> None:
     for device, most in ((set(), 180), ({"device"}, 200)):
         shape = Shape.of(send, frozenset({"global", "sms", *device}))
         budget = next(limit for limit in shape.limits if limit.name == "budget-hour")
-        assert ["fixed_window", most, HOUR] in json.loads(shape.specs)
+        own = {name: own for _, name, _, _, own in json.loads(shape.plan)["limits"]}
+        assert own["budget-hour"] == [200, HOUR, 200 - most, "", []]
         assert budget.algorithm.largest_cost(reserved=shape.reserved) == most
 
 

@@ -239,8 +239,6 @@ WRONG = {
     ),
 }  # fmt: skip
 
-LATER = ["sliding_window_counter", "token_bucket", "leaky_bucket"]
-
 
 def complaint(policies: Any) -> ConfigurationError:
     """Start a guard with these policies, and give the error that stops it."""
@@ -269,16 +267,6 @@ def test_a_mapping_is_judged_as_its_file(fault: str, tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text(WRONG[fault][0], encoding="utf-8")
     assert str(complaint(tomllib.loads(WRONG[fault][0]))) == str(complaint(str(path)))
-
-
-@pytest.mark.parametrize("algorithm", LATER)
-def test_an_algorithm_of_a_later_version_is_named(algorithm: str) -> None:
-    """AG008: an algorithm that this version lacks is named as such, never passed over."""
-    limits = [{"name": "account", "by": ["account"], algorithm: "5/15m", "burst": 20}]
-    error = complaint({"login": {"limits": limits}})
-    assert (error.code, error.where) == ("AG008", f"[login] limits[0] (account).{algorithm}")
-    assert "no such algorithm yet" in error.problem
-    assert error.mend == ("use one of: sliding_log, cooldown, distinct, fixed_window, conversion")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -1,0 +1,362 @@
+"""What operators do, and an owner's recovery: the half of a guard that no request's check needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from authguard._core import calls
+from authguard._core.keys import Shape, can_override, load_key, override_key, pardon_key
+from authguard._guard_base import GuardBase
+from authguard._subjects import Claims
+from authguard.checks import shown
+from authguard.errors import ConfigurationError
+from authguard.limits import SlidingLog, heeds_pardon
+from authguard.limits.rates import LONGEST_PERIOD_MS
+from authguard.policy import ADDRESS_PARTS
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
+
+    from authguard._subjects import Known, NoAccount
+    from authguard.decision import Cleared, Usage
+    from authguard.identity import Email, Phone
+    from authguard.limits import Algorithm
+    from authguard.policy import PolicyLimit
+
+__all__ = ["GuardOperators"]
+
+#: What a share of the load is counted in.
+_WHOLE: Final = 1_000
+
+
+class GuardOperators(GuardBase):
+    """Clears, recovers, blocks, overrides and looks; see :class:`authguard.Guard`."""
+
+    def clear(
+        self,
+        action: str,
+        *,
+        account: str | NoAccount | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        destination: str | Email | Phone | None = None,
+        purpose: str | None = None,
+        only: Literal["client", "network"] | None = None,
+        now_ms: int | None = None,
+    ) -> Cleared:
+        """
+        Empty the logs that count by what is given, and end their locks.
+
+        With an account: those that count by it; give the client too to empty the pair of the two.
+        The client's and its network's own logs stay, so that opening an account gives nobody
+        behind the same address a fresh budget. Without one, with a client: its logs and its
+        network's, or with ``only`` those of one of them. With a destination alone: its own, and
+        not its number range's, which others share. What counts everybody together is cleared only
+        if nothing is given. What counts by a purpose as well is cleared for the one that is given.
+        A lock's level stays, until its quiet time has passed.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may have cleared all the same.
+            InvalidInput: If the account, the client or the destination can't be used.
+            ConfigurationError: AG009, if the action has no policy; AG023, if none of its limits
+                counts by that.
+            ValueError: If ``only`` is given without a client, or with something else.
+        """
+        alone = account is None and destination is None and client is not None
+        if only is not None and not (alone and only in ADDRESS_PARTS):
+            raise ValueError("only: must be client or network, of a client that is given alone")
+        claims = Claims(account, client, destination, purpose=purpose)
+        known, shape = self._standing(action, claims, only=only)
+        binding = shape.bind(*known.pseudonyms)
+        return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
+
+    def pardon(self, action: str, *, account: str, now_ms: int | None = None) -> tuple[str, ...]:
+        """
+        Let an account go on wherever it comes from: what counts by it and a client starts afresh.
+
+        :meth:`clear` empties such a log only if its client is named too. For operators: an owner's
+        own recovery leaves an attacker's log as it is.
+
+        Args:
+            action: The policy's name.
+            account: The account in any spelling.
+            now_ms: As in :meth:`attempt`.
+
+        Returns:
+            The names of the limits; none if the action has no such limit.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may have done it all the same.
+        """
+        logs = {
+            limit.name: limit.algorithm
+            for limit in self.policy(action).limits
+            if isinstance(limit.algorithm, SlidingLog) and heeds_pardon(limit.by)
+        }
+        if logs:
+            claims = Claims(account)
+            known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
+            keys = tuple(pardon_key(action, of["account"]) for of in known.pseudonyms)
+            life_ms = max(max(log.window_ms, *log.lockout_ms, 0) for log in logs.values())
+            now_ms = self._engine.now_ms(now_ms)
+            self._engine.store.run(calls.pardon(keys, life_ms=life_ms, now_ms=now_ms))
+        return tuple(logs)
+
+    def recover(
+        self,
+        action: str,
+        *,
+        account: str,
+        client: str | IPv4Address | IPv6Address | None = None,
+        recovered: bool = False,
+        now_ms: int | None = None,
+    ) -> Cleared:
+        """
+        Let an owner in who has proved to be the owner: the lock, short counts, and what is full.
+
+        Logs by account of an hour or less are emptied and their locks ended, and so are longer
+        ones that would refuse now; a long one that is not full stays, and so does everybody
+        else's. With the client, the pair of the two as well.
+
+        Args:
+            action: The policy's name, such as ``login``.
+            account: The account.
+            client: Where the owner is.
+            recovered: The account has been recovered, so limits with ``recovery`` are lifted, too.
+            now_ms: As in :meth:`attempt`.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may have done it all the same.
+        """
+        known, shape = self._standing(action, Claims(account, client))
+        if not recovered:
+            shape = shape.without_recovery()
+        binding = shape.bind(*known.pseudonyms)
+        return self._engine.store.run(calls.recover(binding, now_ms=self._engine.now_ms(now_ms)))
+
+    def usage(
+        self,
+        action: str,
+        *,
+        account: str | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        destination: str | Email | Phone | None = None,
+        purpose: str | None = None,
+        now_ms: int | None = None,
+    ) -> tuple[Usage, ...]:
+        """
+        Tell an operator what stands in every limit that applies, and the blocks; writes nothing.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer.
+        """
+        claims = Claims(account, client, destination, purpose=purpose)
+        known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
+        shape = self._applying(action, claims, known, members=False)
+        binding = shape.bind(*known.pseudonyms)
+        return self._engine.store.run(calls.inspect(binding, now_ms=self._engine.now_ms(now_ms)))
+
+    def block(
+        self,
+        *,
+        account: str | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        network: str | IPv4Address | IPv6Address | None = None,
+        for_ms: int | None = None,
+        now_ms: int | None = None,
+    ) -> int | None:
+        """
+        Refuse every action of an account, a client, a network, or an account from one client.
+
+        Nothing but :meth:`unblock` or its end lifts it: no success, no reset, no further try.
+
+        Args:
+            account: The account in any spelling.
+            client: An address; with the account, the pair of the two.
+            network: An address of the network; alone.
+            for_ms: How long, in milliseconds; None: until it is lifted.
+            now_ms: As in :meth:`attempt`.
+
+        Returns:
+            When it ends, milliseconds since the epoch; None: never.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may be blocked all the same.
+            InvalidInput: If what is given can't be used.
+            ValueError: If nothing is given, a network with something else, or no positive length.
+        """
+        if for_ms is not None and (type(for_ms) is not int or for_ms < 1):
+            raise ValueError("for_ms: must be whole milliseconds from 1")
+        known, shape = self._blocked(account, client, network)
+        binding = shape.bind(*known.pseudonyms)
+        return self._engine.store.run(
+            calls.set_block(binding, life_ms=for_ms or 0, now_ms=self._engine.now_ms(now_ms))
+        )
+
+    def unblock(
+        self,
+        *,
+        account: str | None = None,
+        client: str | IPv4Address | IPv6Address | None = None,
+        network: str | IPv4Address | IPv6Address | None = None,
+        now_ms: int | None = None,
+    ) -> bool:
+        """Lift a block; tell whether there was one. Arguments and errors are :meth:`block`'s."""
+        known, shape = self._blocked(account, client, network)
+        binding = shape.bind(*known.pseudonyms)
+        cleared = self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
+        return cleared.locks > 0
+
+    def override(
+        self,
+        action: str,
+        limit: str,
+        *,
+        account: str,
+        to: str | Algorithm | None,
+        for_ms: int,
+        now_ms: int | None = None,
+    ) -> int:
+        """
+        Give a limit other numbers for one account, or exempt the account from it, for a while.
+
+        Every worker heeds it from the next attempt on. It goes before the account's tier, and an
+        elastic limit follows the load all the same. What has been counted goes on counting.
+
+        Args:
+            action: The policy's name.
+            limit: The limit's name; it must count by account, or by the account's device.
+            account: The account in any spelling.
+            to: The numbers, as the limit's own are written (``"5000/1h"``; other options stay as
+                they are), or an algorithm of the same kind. None: the account is exempt.
+            for_ms: How long, in milliseconds.
+            now_ms: As in :meth:`attempt`.
+
+        Returns:
+            When it ends, milliseconds since the epoch.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may be done all the same.
+            InvalidInput: If the account can't be used.
+            ConfigurationError: AG009, if there is no such action or limit; AG053, if the limit
+                can't be changed for one account; AG005 or AG006, for wrong numbers.
+            ValueError: If the length is no whole number from 1, or longer than ten years.
+        """
+        if type(for_ms) is not int or not 1 <= for_ms <= LONGEST_PERIOD_MS:
+            raise ValueError("for_ms: must be whole milliseconds from 1, ten years at most")
+        changed = self._changeable(action, limit)
+        numbers = [] if to is None else changed.algorithm.numbers_of(to, "to")
+        keys = self._override_keys(action, account)
+        call = calls.override(
+            keys, changed, numbers=numbers, life_ms=for_ms, now_ms=self._engine.now_ms(now_ms)
+        )
+        return self._engine.store.run(call) or 0
+
+    def lift_override(
+        self, action: str, limit: str, *, account: str, now_ms: int | None = None
+    ) -> bool:
+        """Take an override back; tell whether there was one. Errors are :meth:`override`'s."""
+        changed = self._changeable(action, limit)
+        keys = self._override_keys(action, account)
+        call = calls.override(
+            keys, changed, numbers=[], life_ms=0, now_ms=self._engine.now_ms(now_ms)
+        )
+        return self._engine.store.run(call) is not None
+
+    def load(self, share: float, *, for_ms: int = 60_000, now_ms: int | None = None) -> None:
+        """
+        Say how much of its capacity the service has: limits marked ``elastic`` follow it.
+
+        Every worker heeds it from the next attempt on, and it ends by itself: whoever measures the
+        load says it again before. Of several who say it, the last one counts.
+
+        Args:
+            share: From 0 (nothing is admitted by an elastic limit) to 1 (all of it is); counted in
+                thousandths. A limit is rounded up to whole places.
+            for_ms: How long it holds, in milliseconds.
+            now_ms: As in :meth:`attempt`.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer; it may hold all the same.
+            ValueError: If the share is no number from 0 to 1, or the length no whole number from 1.
+        """
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError("share: must be a number from 0 to 1")
+        if type(for_ms) is not int or not 1 <= for_ms <= LONGEST_PERIOD_MS:
+            raise ValueError("for_ms: must be whole milliseconds from 1, ten years at most")
+        thousandths = max(round(share * _WHOLE), 1 if share else 0)
+        for key in self._load_keys():
+            call = calls.put(
+                key,
+                thousandths.to_bytes(2),
+                life_ms=for_ms,
+                now_ms=self._engine.now_ms(now_ms),
+            )
+            self._engine.store.run(call)
+
+    def current_load(self, *, now_ms: int | None = None) -> float:
+        """
+        Tell the share of its capacity that the service has: 1 where nobody has said anything.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer.
+        """
+        values = self._engine.store.run(
+            calls.read(self._load_keys(), now_ms=self._engine.now_ms(now_ms))
+        )
+        said = next((value for value in values if value is not None), None)
+        return 1.0 if said is None else int.from_bytes(said) / _WHOLE
+
+    def _changeable(self, action: str, name: str) -> PolicyLimit:
+        policy = self.policy(action)
+        limit = policy.by_name.get(name)
+        if limit is None:
+            raise ConfigurationError(
+                "AG009",
+                f"[{action}] limit {shown(name)}",
+                "there is none of that name",
+                f"take one of: {', '.join(policy.by_name)}",
+            )
+        if not can_override(limit):
+            raise ConfigurationError(
+                "AG053",
+                f"[{action}] {name}",
+                f"a {limit.algorithm.algorithm} by {', '.join(limit.by)} can't be changed for one"
+                " account",
+                "take a limit that counts by account or device",
+            )
+        return limit
+
+    def _override_keys(self, action: str, account: str) -> tuple[str, ...]:
+        known = self._subjects.known(
+            self.policy(action), Claims(account), partial=True, listed=False
+        )
+        return tuple(override_key(action, of["account"]) for of in known.pseudonyms)
+
+    def _load_keys(self) -> tuple[str, ...]:
+        return tuple(load_key(each.of("global", "")) for each in self._engine.pseudonyms)
+
+    def _standing(
+        self, action: str, claims: Claims, *, only: str | None = None
+    ) -> tuple[Known, Shape]:
+        """Give the limits to be emptied: those by the narrowest of what is given."""
+        known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
+        parts = _cleared_by(known.subjects) if only is None else frozenset({only})
+        return known, self._applying(action, claims, known, only=parts, blocks=False, members=False)
+
+    def _blocked(
+        self,
+        account: str | None,
+        client: str | IPv4Address | IPv6Address | None,
+        network: str | IPv4Address | IPv6Address | None,
+    ) -> tuple[Known, Shape]:
+        """Give the one block that is meant."""
+        known, by = self._named(account, client, network)
+        return known, Shape.of_block(by, secrets=len(self._subjects.pseudonyms))
+
+
+def _cleared_by(subjects: frozenset[str]) -> frozenset[str]:
+    """Choose what the cleared logs must count by: the narrowest of what is given."""
+    for parts in ({"account"}, set(ADDRESS_PARTS), {"destination"}):
+        if not subjects.isdisjoint(parts):
+            return frozenset(parts)
+    return frozenset({"global"})

@@ -1,0 +1,141 @@
+-- sliding_window_counter: at most `limit` places in a sliding window, as two counters estimate it.
+--
+-- own     {limit, window (ms)}
+-- keys    one
+-- value   16 bytes, big-endian: the current window's end (6, ms) · places used in it (5) · and in
+--         the one before (5)
+-- life    until the next window's end
+-- cost    O(1) each
+--
+-- estimate = current + previous * (the share of the previous window that the sliding one still
+-- covers), reckoned in places times ms, so that nothing is rounded. It takes the previous window's
+-- places to be spread evenly: after a burst at one end it admits too few or too many, up to twice
+-- the limit within one window's length.
+-- A window that ends later than the one that runs can only come from a clock that stepped back: its
+-- counts are taken to be this window's.
+-- A counter can't name its entries: whoever settles an attempt must do so once.
+
+local FORMAT, SIZE = ">I6I5I5", 16
+
+local sliding_window_counter = {}
+
+local function end_of(self, time)
+  return time - time % self.window + self.window
+end
+
+-- Read the key; writes nothing.
+function sliding_window_counter.open(at, own, now, slack)
+  local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
+  self.limit, self.window = own[1], own[2]
+  self.ends, self.current, self.previous = end_of(self, now), 0, 0
+  self.left = self.ends - now
+  local value = redis.call("GET", self.key)
+  if value then
+    if #value ~= SIZE then
+      error("authguard: malformed counters")
+    end
+    self.found = true
+    local ends, current, previous = struct.unpack(FORMAT, value)
+    if now < ends then
+      self.current, self.previous, self.repaired = current, previous, ends > self.ends
+    elseif now < ends + self.window then
+      self.previous = current
+    end
+  end
+  return self
+end
+
+local function save(self)
+  if self.current == 0 and self.previous == 0 then
+    redis.call("DEL", self.key)
+    return
+  end
+  local value = struct.pack(FORMAT, self.ends, self.current, self.previous)
+  local life = self.left + (self.current > 0 and self.window or 0)
+  redis.call("SET", self.key, value, "PX", life + self.slack)
+end
+
+-- The estimate, in places times ms.
+local function estimate(self)
+  return self.current * self.window + self.previous * self.left
+end
+
+local function used(self)
+  return math.ceil(estimate(self) / self.window)
+end
+
+-- Milliseconds until so many more places are free, if nobody takes any; -1 never.
+local function wait(self, cost)
+  local need = self.limit - cost -- the highest estimate that leaves room
+  if need < 0 then
+    return -1
+  end
+  if self.current <= need then
+    local share = math.floor((need - self.current) * self.window / self.previous)
+    return math.max(0, self.left - share)
+  end
+  return self.left + self.window - math.min(self.window, math.floor(need * self.window / self.current))
+end
+
+function sliding_window_counter.refuses(self, cost)
+  return estimate(self) + cost * self.window > self.limit * self.window
+end
+
+function sliding_window_counter.charge(self, cost)
+  self.current = self.current + cost
+  save(self)
+end
+
+-- A refused attempt leaves no trace; what a stepped-back clock made is mended, and no key lives
+-- for ever.
+function sliding_window_counter.refused(self)
+  if self.found and (self.repaired or redis.call("PTTL", self.key) == -1) then
+    save(self)
+  end
+end
+
+-- -> state (0 admits, 1 full), remaining, wait (ms, -1 never), reset (ms until all is free)
+function sliding_window_counter.verdict(self, refuses, cost)
+  local reset = 0
+  if self.current > 0 then
+    reset = self.left + self.window
+  elseif self.previous > 0 then
+    reset = self.left
+  end
+  local remaining = math.max(0, self.limit - used(self))
+  return refuses and 1 or 0, remaining, refuses and wait(self, cost) or 0, reset
+end
+
+-- An attempt takes its places back while they still count.
+-- -> entries freed, locks lifted
+function sliding_window_counter.settle(self, set_at, _, cost)
+  local freed, its_end = 0, end_of(self, set_at)
+  if set_at > self.now then
+    return 0, 0
+  elseif its_end == self.ends then
+    freed = math.min(cost, self.current)
+    self.current = self.current - freed
+  elseif its_end == self.ends - self.window then
+    freed = math.min(cost, self.previous)
+    self.previous = self.previous - freed
+  end
+  if freed > 0 then
+    save(self)
+  end
+  return freed, 0
+end
+
+-- -> entries freed, locks ended
+function sliding_window_counter.clear(self)
+  redis.call("DEL", self.key)
+  return used(self), 0
+end
+
+-- As sliding_log.inspect; counters know no times, and there is no lock.
+function sliding_window_counter.inspect(self)
+  local taken = used(self)
+  local frees = taken > 0 and wait(self, self.limit - taken + 1) or 0
+  return taken, 0, frees, 0, 0, 0
+end
+
+return sliding_window_counter
