@@ -35,7 +35,18 @@ if TYPE_CHECKING:
     from authguard.identity import Address
     from authguard.ops.operate import Blocked, Unlocked
 
-__all__ = ["DESK", "WHERE", "block_command", "status_command", "unlock_command"]
+__all__ = [
+    "DESK",
+    "WHERE",
+    "block_command",
+    "open_desk",
+    "say_how_it_counts",
+    "status_command",
+    "unlock_command",
+    "where_options",
+    "who_option",
+    "why_option",
+]
 
 #: Where a context keeps the function that gives the app's desk, in its ``meta``.
 DESK: Final = "authguard.desk"
@@ -87,7 +98,7 @@ def _os_user() -> str:
         return f"user {os.getuid()}"
 
 
-def _where(function: Callable[..., Any]) -> Callable[..., Any]:
+def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say where to look."""
     for option in (
         click.option(
@@ -110,18 +121,25 @@ def _where(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+#: Options that say who does it, and why.
+who_option: Final = click.option(
+    "--by",
+    metavar="NAME",
+    type=_Line(),
+    default=_os_user,
+    show_default="the system's user",
+    help="Who does it.",
+)
+why_option: Final = click.option(
+    "--reason", metavar="TEXT", type=_Line(), help="Why; kept for 90 days."
+)
+
+
 def _whom(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say whom, who, and why."""
     for option in (
-        click.option(
-            "--by",
-            metavar="NAME",
-            type=_Line(),
-            default=_os_user,
-            show_default="the system's user",
-            help="Who does it.",
-        ),
-        click.option("--reason", metavar="TEXT", type=_Line(), help="Why; kept for 90 days."),
+        who_option,
+        why_option,
         click.option(
             "--network", type=_Address(), metavar="ADDR", help="A network, by any address of it."
         ),
@@ -151,7 +169,7 @@ def _whom(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--destination", metavar="TO", help="An e-mail address or phone number that messages go to."
 )
-@_where
+@where_options
 def status_command(
     *,
     action: str,
@@ -166,13 +184,14 @@ def status_command(
     Tell how an account, a client or a destination stands at ACTION, such as login.
 
     KEY is an account, by any of its names. Every limit that counts by what is named is shown: used,
-    left, and when the next place is free; the locks; the blocks; and what operators did last, when
-    and why. Limits that count by account and client together are shown where both are named.
+    left, and when the next place is free; the locks; the blocks; overrides and the load; and what
+    operators did last, when and why. Limits that count by account and client together are shown where both are named.
     """
     if account is None and client is None and destination is None:
         raise click.UsageError("name somebody: KEY, --client or --destination")
-    with _desk(store_url, policy) as desk:
-        _say_how_it_counts(desk, account)
+    with open_desk(store_url, policy) as desk:
+        say_how_it_counts(desk, account)
+        _say_whose_tiers(desk, action, account)
         standing = status(desk, action, account=account, client=client, destination=destination)
     if as_json:
         click.echo(json.dumps(standing.as_json()))
@@ -183,7 +202,7 @@ def status_command(
 @click.command("unlock", epilog=_UNLOCK_STATUS, short_help="Empty counts, end locks and blocks.")
 @click.argument("actions", metavar="[ACTION]...", nargs=-1)
 @_whom
-@_where
+@where_options
 @click.pass_context
 def unlock_command(
     ctx: click.Context,
@@ -207,8 +226,8 @@ def unlock_command(
     holds for all.
     """
     selection = _selection(account, client, network)
-    with _desk(store_url, policy) as desk:
-        _say_how_it_counts(desk, account)
+    with open_desk(store_url, policy) as desk:
+        say_how_it_counts(desk, account)
         done = unlock(desk, selection, by=by, reason=reason, actions=tuple(dict.fromkeys(actions)))
     _tell_what_stays(done, selection)
     click.echo(json.dumps(done.as_json()) if as_json else _freed(done))
@@ -219,7 +238,7 @@ def unlock_command(
 @click.command("block", epilog=EXIT_STATUS, short_help="Refuse an account, client or network.")
 @_whom
 @click.option("--for", "length", metavar="PERIOD", help="Such as 1h; else until it is unlocked.")
-@_where
+@where_options
 def block_command(
     *,
     account: str | None,
@@ -239,8 +258,8 @@ def block_command(
     open already stay open.
     """
     selection = _selection(account, client, network)
-    with _desk(store_url, policy) as desk:
-        _say_how_it_counts(desk, account)
+    with open_desk(store_url, policy) as desk:
+        say_how_it_counts(desk, account)
         for_ms = None if length is None else parse_period_ms(length, "--for")
         done = block(desk, selection, by=by, reason=reason, for_ms=for_ms)
     click.echo(json.dumps(done.as_json()) if as_json else _blocked(done))
@@ -256,7 +275,7 @@ def _selection(account: str | None, client: Address | None, network: Address | N
 
 
 @contextmanager
-def _desk(store_url: str | None, policy: str | None) -> Iterator[Desk]:
+def open_desk(store_url: str | None, policy: str | None) -> Iterator[Desk]:
     """Give the app's desk, or set one up; an error at it is one line and an exit status."""
     with ExitStack() as ending:
         apps: Callable[[], Desk] | None = click.get_current_context().meta.get(DESK)
@@ -291,10 +310,18 @@ def _own_guard(store_url: str | None, policy: str | None) -> Guard:
     )
 
 
-def _say_how_it_counts(desk: Desk, account: str | None) -> None:
+def say_how_it_counts(desk: Desk, account: str | None) -> None:
+    """Say on standard error what an operator must know of how a name counts."""
     word = None if account is None else desk.word(account)
     if word is not None:
         click.echo(f"Note: {word}", err=True)
+
+
+def _say_whose_tiers(desk: Desk, action: str, account: str | None) -> None:
+    """Say that only an app knows an account's tier, where the action's limits tell tiers apart."""
+    apps = DESK in click.get_current_context().meta
+    if account is not None and not apps and desk.guard.policy(action).tiers:
+        click.echo("Note: limits are shown as without a tier, which your app alone knows", err=True)
 
 
 def _tell_what_stays(done: Unlocked, selection: Selection) -> None:

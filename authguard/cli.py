@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from authguard import __version__
+from authguard._check import check_command
 from authguard._operators import DESK, WHERE, block_command, status_command, unlock_command
 from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
 from authguard.errors import ConfigurationError, StoreUnavailable
@@ -50,7 +51,7 @@ def commands() -> None:
     """Abuse protection for sign-in: try its limits out, and look after them."""
 
 
-for _command in (status_command, unlock_command, block_command):
+for _command in (check_command, status_command, unlock_command, block_command):
     commands.add_command(_command)
 
 

@@ -239,10 +239,34 @@ class ValkeyStore:
 
     def run(self, call: ScriptCall[T]) -> T:
         """Run a call; see :meth:`authguard.stores.base.Store.run`."""
+        with self._lent(call.script.verb) as connection:
+            return call.read(_evaluate(connection, call))
+
+    def ask(self, *command: str) -> object:
+        """
+        Ask the server about itself, such as ``INFO``; for looking it over, never for a decision.
+
+        Args:
+            command: The command and what follows it.
+
+        Returns:
+            The reply as it came: bytes, a whole number, or a list of such.
+
+        Raises:
+            StoreUnavailable: If there is no clear answer within the deadline. Its reason is ``no
+                permission`` or ``error reply`` where the server itself refuses the command.
+        """
+        with self._lent(command[0]) as connection:
+            connection.send_command(*command)
+            return connection.read_response()
+
+    @contextmanager
+    def _lent(self, verb: str) -> Iterator[Connection]:
+        """Lend a connection until the deadline; whatever goes wrong is an outage."""
         self._deadline.ends_s = _monotonic_s() + self._deadline_s
         try:
-            with self._pool.lend(call.script.verb, self._deadline_s) as connection:
-                return call.read(_evaluate(connection, call))
+            with self._pool.lend(verb, self._deadline_s) as connection:
+                yield connection
         except StoreUnavailable:
             raise
         except Exception as error:  # the client library raises more than its own on a broken stream

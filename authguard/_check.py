@@ -1,0 +1,53 @@
+"""The operators' command ``check``: a look over the store and the settings. Needs ``cli``."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import click
+
+from authguard._operators import DESK, open_desk, where_options
+from authguard._terminal import EXIT_STATUS, UnavailableError, place_of, show
+from authguard.errors import StoreUnavailable
+from authguard.ops.check import check
+from authguard.ops.check_table import check_table
+
+__all__ = ["check_command"]
+
+_CHECK_STATUS: Final = f"{EXIT_STATUS}  3  there is something to mend: a warning or an error\n"
+_TO_MEND: Final = 3
+
+
+@click.command("check", epilog=_CHECK_STATUS, short_help="Look the store and the settings over.")
+@where_options
+@click.pass_context
+def check_command(
+    ctx: click.Context,
+    *,
+    as_json: bool,
+    store_url: str | None = None,
+    policy: str | None = None,
+) -> None:
+    """
+    Look the store and the settings over: each finding with its code, and what to do about it.
+
+    Tells which server answers; whether limits of a day or more survive its restart, how much of
+    them a crash takes, and whether it can write; whether a full memory would throw counts out; and
+    what the policies warn of. Nothing is written. What the server's ACL hides is a warning.
+    """
+    with open_desk(store_url, policy) as desk:
+        try:
+            report = check(desk.guard)
+        except StoreUnavailable as error:
+            place = "the store" if DESK in ctx.meta else place_of(store_url)
+            raise UnavailableError(
+                f"{place} gave no clear answer ({error.reason}); see that it runs, and that its"
+                " address and its user are right"
+            ) from None
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        show(check_table(report))
+    if not report.ok:
+        ctx.exit(_TO_MEND)
