@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["GuardOperators"]
 
+#: How long a window that an operator gives an account by an override can be, for a pardon to
+#: outlive what it pardons: 30 days.
+_OVERRIDDEN_MS: Final = 30 * 86_400_000
+
 #: What a share of the load is counted in.
 _WHOLE: Final = 1_000
 
@@ -87,16 +91,19 @@ class GuardOperators(GuardBase):
         Raises:
             StoreUnavailable: If the store gave no clear answer; it may have done it all the same.
         """
+        policy = self.policy(action)
         logs = {
-            limit.name: limit.algorithm
-            for limit in self.policy(action).limits
+            limit.name: (limit.algorithm, *limit.tiers.values())
+            for limit in policy.limits
             if isinstance(limit.algorithm, SlidingLog) and heeds_pardon(limit.by)
         }
         if logs:
             claims = Claims(account)
-            known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
+            known = self._subjects.known(policy, claims, partial=True, listed=False)
             keys = tuple(pardon_key(action, of["account"]) for of in known.pseudonyms)
-            life_ms = max(max(log.window_ms, *log.lockout_ms, 0) for log in logs.values())
+            each = [log for with_tiers in logs.values() for log in with_tiers]
+            lengths_ms = [length for log in each for length in (log.window_ms, *log.lockout_ms)]
+            life_ms = max(_OVERRIDDEN_MS, *lengths_ms)
             now_ms = self._engine.now_ms(now_ms)
             self._engine.store.run(calls.pardon(keys, life_ms=life_ms, now_ms=now_ms))
         return tuple(logs)

@@ -233,7 +233,7 @@ class Guard(GuardOperators):
         Args:
             limit: The algorithm.
             name: Limiters of one name share their logs, whatever their numbers; without a name,
-                those of equal numbers do.
+                those of equal algorithms do.
         """
         if isinstance(limit, Conversion | Block) or not isinstance(limit, Algorithm):
             raise ConfigurationError(
@@ -243,7 +243,7 @@ class Guard(GuardOperators):
                 "give another algorithm, such as a SlidingLog; a Conversion stands in policies,"
                 " which tell what was entered",
             )
-        own = name or " ".join([limit.algorithm, *map(str, limit.numbers())])
+        own = name or repr(limit)
         of = limit.of if isinstance(limit, Distinct) else None
         bound = PolicyLimit(own, ("client" if of == "account" else "account",), limit)
         return Limiter(self._engine, Policy(f"limiter {own}", (bound,)))

@@ -14,7 +14,7 @@ from authguard.checks import shown
 from authguard.decision import RECOVERY_WAIT_MS
 from authguard.errors import ConfigurationError
 from authguard.identity.addresses import check_prefix
-from authguard.limits import Conversion, Distinct, SlidingLog
+from authguard.limits import Conversion, Distinct, FixedWindow, SlidingLog
 from authguard.limits.rates import LARGEST_COUNT, check_switch
 
 if TYPE_CHECKING:
@@ -186,14 +186,15 @@ class PolicyLimit:
                 "leave it out",
             )
         for name, algorithm in dict(self.tiers).items():
-            if not _is_name(name) or type(algorithm) is not type(self.algorithm):
+            if not _is_name(name) or isinstance(algorithm, str):
                 raise ConfigurationError(
                     "AG005",
-                    f"{where}.tiers.{name}",
-                    f"is no {self.algorithm.algorithm} under a possible name",
-                    "give each tier the limit's own algorithm; names are of lower-case letters,"
-                    " digits, '_' and '-'",
+                    f"{where}.tiers",
+                    f"{shown(name)} is no possible name, or no algorithm stands under it",
+                    "give each tier an algorithm; names are of lower-case letters, digits, '_'"
+                    " and '-'",
                 )
+            self.algorithm.numbers_of(algorithm, f"{where}.tiers.{name}")
         if self.priority is not None and not _is_name(self.priority):
             raise ConfigurationError(
                 "AG005",
@@ -201,16 +202,19 @@ class PolicyLimit:
                 f"{shown(self.priority)} is no possible name",
                 "use lower-case letters, digits, '_' and '-'",
             )
-        bound = self.algorithm.lockout_ms or self.recovery or self.worn
-        if self.elastic and (bound or not self.algorithm.can_scale):
-            raise ConfigurationError(
-                "AG005",
-                f"{where}.elastic",
-                "a lockout, a recovery or a worn-out device must not come of the load"
-                if bound
-                else f"a {self.algorithm.algorithm} can't follow the load",
-                "leave it out",
-            )
+        if self.elastic:
+            self._check_elastic(where)
+
+    def _check_elastic(self, where: str) -> None:
+        problem = None
+        if not self.algorithm.can_scale:
+            problem = f"a {self.algorithm.algorithm} can't follow the load"
+        elif self.algorithm.lockout_ms or self.recovery or self.worn:
+            problem = "a lockout, a recovery or a worn-out device must not come of the load"
+        elif isinstance(self.algorithm, FixedWindow) and self.algorithm.reserve:
+            problem = "a reserve is not scaled with its limit"
+        if problem is not None:
+            raise ConfigurationError("AG005", f"{where}.elastic", problem, "leave it out")
 
     def of_tier(self, tier: str | None) -> PolicyLimit:
         """Give the limit as it is for accounts of a tier."""

@@ -34,8 +34,9 @@ local function next_month(day)
   if month == 12 then
     year, month = year + 1, 0
   end
+  local leap_days = math.floor(year / 4) - math.floor(year / 100) + math.floor(year / 400)
   local first = math.floor((153 * month + 2) / 5)
-  return era * 146097 + 365 * year + math.floor(year / 4) - math.floor(year / 100) + first - 719468
+  return era * 146097 + 365 * year + leap_days + first - 719468
 end
 
 -- When the local day or month that this time lies in ends, ms since the epoch.

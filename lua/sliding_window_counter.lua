@@ -11,8 +11,8 @@
 -- covers), reckoned in places times ms, so that nothing is rounded. It takes the previous window's
 -- places to be spread evenly: after a burst at one end it admits too few or too many, up to twice
 -- the limit within one window's length.
--- A window that ends later than the one that runs can only come from a clock that stepped back: its
--- counts are taken to be this window's.
+-- A window that ends later than the one that runs can only come from a clock that stepped back: both
+-- counts are taken to be of this window, whole, so that it admits nothing more.
 -- A counter can't name its entries: whoever settles an attempt must do so once.
 
 local FORMAT, SIZE = ">I6I5I5", 16
@@ -36,8 +36,10 @@ function sliding_window_counter.open(at, own, now, slack)
     end
     self.found = true
     local ends, current, previous = struct.unpack(FORMAT, value)
-    if now < ends then
-      self.current, self.previous, self.repaired = current, previous, ends > self.ends
+    if ends > self.ends then
+      self.current, self.repaired = current + previous, true
+    elseif ends == self.ends then
+      self.current, self.previous = current, previous
     elseif now < ends + self.window then
       self.previous = current
     end

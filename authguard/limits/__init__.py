@@ -2,7 +2,8 @@
 The algorithms a limit can use: frozen values, checked once when they are made.
 
 Counts and periods are written ``"COUNT/PERIOD"``; a period is a whole number with a unit,
-``s``, ``m``, ``h`` or ``d``: ``"5/15m"`` is five in any fifteen minutes. What each admits and
+``s``, ``m``, ``h`` or ``d``: ``"5/15m"`` is five in any fifteen minutes (a fixed window knows
+``1mo`` as well). What each admits and
 costs, and when to choose it, stands in ``docs/algorithms.md``.
 """
 

@@ -66,7 +66,18 @@ class Base:
             raise ConfigurationError(
                 "AG005", where, f"{shown(to)} is no {self.algorithm}", "write it as the limit's own"
             )
+        if other.same_kind() != self.same_kind():
+            raise ConfigurationError(
+                "AG006",
+                where,
+                "differs from the limit in more than its numbers",
+                "keep the limit's own time zone and calendar, or the part it tells apart",
+            )
         return other.numbers()
+
+    def same_kind(self) -> object:
+        """Give what no tier and no override can change, since the store keeps it otherwise."""
+        return None
 
     def spec(
         self,

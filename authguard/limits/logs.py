@@ -181,3 +181,7 @@ class Distinct(Base):
 
     def _like(self, text: str, where: str) -> Distinct:
         return Distinct(self.of, text, where=where)
+
+    def same_kind(self) -> object:
+        """Give the part it tells apart."""
+        return self.of

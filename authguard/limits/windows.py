@@ -102,15 +102,11 @@ class FixedWindow(Base):
         return [*self.numbers(), kept, self.calendar, list(offsets)]
 
     def _like(self, text: str, where: str) -> FixedWindow:
-        other = FixedWindow(text, zone=self.zone, where=where)
-        if other.calendar != self.calendar:
-            raise ConfigurationError(
-                "AG006",
-                where,
-                f"{shown(text)} has another calendar than the limit",
-                "keep the limit's own period",
-            )
-        return other
+        return FixedWindow(text, zone=self.zone, where=where)
+
+    def same_kind(self) -> object:
+        """Give whose days or months its windows are."""
+        return self.calendar, self.zone
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -121,8 +117,8 @@ class SlidingWindowCounter(Base):
     ``estimate = current + previous * (share of the previous window still covered)``; the windows
     are the clock's own, aligned to the epoch in UTC. 80 in the minute before, 30 in this one, 15 s
     into it: 80 * 0.75 + 30 = 90. It takes what came before to be spread evenly, so that after a
-    burst at a window's end it refuses too long, and after one at its beginning admits too much:
-    up to twice the limit within one window's length. Where that matters, take a sliding log.
+    burst at a window's beginning it refuses too long, and after one at its end admits too much:
+    less than twice the limit within one window's length. Where that matters, take a sliding log.
 
     Args:
         rate: ``"COUNT/PERIOD"``, such as ``"100/1m"``; COUNT from 1 to 1,000,000,000, and COUNT

@@ -89,11 +89,12 @@ def test_a_clock_that_steps_back_admits_nothing_more(guard: Guard, clock: Clock)
 
 
 def test_a_pardon_has_an_end(guard: Guard, client: valkey.Valkey) -> None:
-    """Its key lives as long as what was made before it can matter, and an hour for the clock."""
+    """Its key lives as long as what was made before it can matter, under an override too."""
     guard.pardon("login", account="vera")
     (key,) = client.keys()
     assert key.endswith(b"~")
-    assert 0 < client.pttl(key) <= 3_600_000 + 3_600_000
+    month_ms, slack_ms = 30 * 86_400_000, 3_600_000
+    assert month_ms < client.pttl(key) <= month_ms + slack_ms
 
 
 def test_an_action_without_pairs_has_nothing_to_pardon(guard_factory: Callable[..., Guard]) -> None:

@@ -70,6 +70,8 @@ algorithms: st.SearchStrategy[Algorithm] = st.one_of(
     ),
     waits.map(lambda each: Cooldown(*each)),
     st.builds(FixedWindow, rates),
+    # The day ends there at the moment with which each run begins.
+    st.builds(FixedWindow, st.just("3/1d"), zone=st.just("America/Los_Angeles")),
     st.builds(SlidingWindowCounter, rates),
     st.builds(TokenBucket, rates, burst=st.integers(1, 5)),
     st.builds(LeakyBucket, rates, queue=st.integers(0, 4)),
@@ -93,7 +95,8 @@ def policies(draw: st.DrawFn) -> Policy:
         if not isinstance(algorithm, Distinct):
             parts += [("account",), ("account", "client")]
         costs, most = [1, 1, 2], algorithm.largest_cost(reserved=True) or 1
-        elastic = algorithm.can_scale and not algorithm.lockout_ms and draw(st.booleans())
+        rigid = algorithm.lockout_ms or getattr(algorithm, "reserve", 0)
+        elastic = algorithm.can_scale and not rigid and draw(st.booleans())
         limits.append(
             PolicyLimit(
                 f"l{at}",
