@@ -29,9 +29,6 @@ __all__ = ["GuardOperators"]
 #: outlive what it pardons: 30 days.
 _OVERRIDDEN_MS: Final = 30 * 86_400_000
 
-#: What a share of the load is counted in.
-_WHOLE: Final = 1_000
-
 
 class GuardOperators(GuardBase):
     """Clears, recovers, blocks, overrides and looks; see :class:`authguard.Guard`."""
@@ -290,7 +287,7 @@ class GuardOperators(GuardBase):
             raise ValueError("share: must be a number from 0 to 1")
         if type(for_ms) is not int or not 1 <= for_ms <= LONGEST_PERIOD_MS:
             raise ValueError("for_ms: must be whole milliseconds from 1, ten years at most")
-        thousandths = max(round(share * _WHOLE), 1 if share else 0)
+        thousandths = max(round(share * calls.WHOLE_LOAD), 1 if share else 0)
         for key in self._load_keys():
             call = calls.put(
                 key,
@@ -307,11 +304,21 @@ class GuardOperators(GuardBase):
         Raises:
             StoreUnavailable: If the store gave no clear answer.
         """
-        values = self._engine.store.run(
-            calls.read(self._load_keys(), now_ms=self._engine.now_ms(now_ms))
+        return self._load(now_ms)[0] / calls.WHOLE_LOAD
+
+    def load_until_ms(self, *, now_ms: int | None = None) -> int | None:
+        """
+        Tell when that ends by itself, milliseconds since the epoch; None where nobody has said it.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer.
+        """
+        return self._load(now_ms)[1]
+
+    def _load(self, now_ms: int | None) -> tuple[int, int | None]:
+        return self._engine.store.run(
+            calls.load(self._load_keys(), now_ms=self._engine.now_ms(now_ms))
         )
-        said = next((value for value in values if value is not None), None)
-        return 1.0 if said is None else int.from_bytes(said) / _WHOLE
 
     def _changeable(self, action: str, name: str) -> PolicyLimit:
         policy = self.policy(action)

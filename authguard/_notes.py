@@ -55,16 +55,29 @@ class Act:
         by: Who did it.
         reason: Why; None where nobody said.
         actions: For which actions; none: for every one.
-        until_ms: When a block ends by itself, milliseconds since the epoch; None: never.
+        until_ms: When a block or override ends by itself, milliseconds since the epoch; None: it
+            has no end, or is none.
+        limit: Which limit was overridden; None for other acts.
+        to: With which numbers, or ``exempt``; None: the override was taken back.
     """
 
-    act: Literal["unlock", "block"]
+    act: Literal["unlock", "block", "override"]
     on: tuple[str, ...]
     at_ms: int
     by: str
     reason: str | None = None
     actions: tuple[str, ...] = ()
     until_ms: int | None = None
+    limit: str | None = None
+    to: str | None = None
+
+    @property
+    def about(self) -> str:
+        """For what it was done: the actions, or an action's limit and its numbers; may be empty."""
+        actions = ", ".join(self.actions)
+        if self.limit is None:
+            return actions
+        return f"{actions}, {self.limit}: {self.to or 'as in the policy'}"
 
 
 class Named(Protocol):
@@ -183,7 +196,10 @@ def _record(
 
 def _as_text(acts: tuple[Act, ...]) -> str:
     rows = [
-        [it.act, list(it.on), it.at_ms, it.by, it.reason, list(it.actions), it.until_ms]
+        [
+            *(it.act, list(it.on), it.at_ms, it.by, it.reason, list(it.actions), it.until_ms),
+            *(() if it.limit is None else (it.limit, it.to)),  # as before, but for overrides
+        ]
         for it in acts
     ]
     return json.dumps(rows, separators=(",", ":"))
@@ -194,8 +210,10 @@ def _acts(secret: bytes, sealed: bytes) -> list[Act]:
     try:
         rows = json.loads(unseal(secret, sealed))
         return [
-            Act(act, tuple(on), int(at_ms), str(by), reason, tuple(actions), until_ms)
-            for act, on, at_ms, by, reason, actions, until_ms in rows
+            Act(
+                act, tuple(on), int(at_ms), str(by), reason, tuple(actions), until_ms, *limit_and_to
+            )
+            for act, on, at_ms, by, reason, actions, until_ms, *limit_and_to in rows
         ]
     except (ValueError, TypeError):
         _log.warning("the notes on an operator's subject can't be read and are left out")

@@ -121,7 +121,7 @@ def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-#: Options that say who does it, and why.
+#: The option that says who does it.
 who_option: Final = click.option(
     "--by",
     metavar="NAME",
@@ -130,16 +130,18 @@ who_option: Final = click.option(
     show_default="the system's user",
     help="Who does it.",
 )
-why_option: Final = click.option(
-    "--reason", metavar="TEXT", type=_Line(), help="Why; kept for 90 days."
-)
+
+
+def why_option(where: str = "kept for 90 days") -> Callable[[Callable[..., Any]], Any]:
+    """Give the option that says why, and tell where that will be found."""
+    return click.option("--reason", metavar="TEXT", type=_Line(), help=f"Why; {where}.")
 
 
 def _whom(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say whom, who, and why."""
     for option in (
         who_option,
-        why_option,
+        why_option(),
         click.option(
             "--network", type=_Address(), metavar="ADDR", help="A network, by any address of it."
         ),
@@ -185,7 +187,8 @@ def status_command(
 
     KEY is an account, by any of its names. Every limit that counts by what is named is shown: used,
     left, and when the next place is free; the locks; the blocks; overrides and the load; and what
-    operators did last, when and why. Limits that count by account and client together are shown where both are named.
+    operators did last, when and why. Limits that count by account and client together are shown
+    where both are named.
     """
     if account is None and client is None and destination is None:
         raise click.UsageError("name somebody: KEY, --client or --destination")

@@ -149,7 +149,8 @@ class Subjects:
             policy: The action's policy.
             claims: What the request says.
             partial: Not all that the policy's limits count by must be given.
-            listed: Whether the two lists count; an operator clears what stands, listed or not.
+            listed: Whether the two lists count, and one priority; an operator clears what stands,
+                listed or not, and of every priority.
 
         Raises:
             InvalidInput: Something can't be used, or is missing.
@@ -175,7 +176,7 @@ class Subjects:
             if value is not None:
                 values[part] = (part, _text(value, part))
         values.update(_of_destination(claims.destination))
-        values.update(_of_priority(policy, claims.priority))
+        values.update(_of_priority(policy, claims.priority, every=not listed))
         pseudonyms = tuple(
             {subject: each.of(part, value) for subject, (part, value) in values.items()}
             for each in self.pseudonyms
@@ -197,8 +198,10 @@ class Subjects:
         return tier
 
 
-def _of_priority(policy: Policy, priority: str | None) -> dict[str, tuple[str, str]]:
-    """Say which of the limits that have a priority apply."""
+def _of_priority(
+    policy: Policy, priority: str | None, *, every: bool
+) -> dict[str, tuple[str, str]]:
+    """Say which of the limits that have a priority apply; to an operator, all of them."""
     if priority is not None and priority != NORMAL and priority not in policy.priorities:
         raise ConfigurationError(
             "AG052",
@@ -208,7 +211,8 @@ def _of_priority(policy: Policy, priority: str | None) -> dict[str, tuple[str, s
         )
     if not policy.priorities:
         return {}
-    return {priority_subject(priority or NORMAL): ("priority", priority or NORMAL)}
+    names = policy.priorities if every else {priority or NORMAL}
+    return {priority_subject(name): ("priority", name) for name in names}
 
 
 def _text(value: object, part: str) -> str:

@@ -20,6 +20,7 @@ from authguard import __version__
 from authguard._check import check_command
 from authguard._operators import DESK, WHERE, block_command, status_command, unlock_command
 from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
+from authguard._terms import load_command, override_command
 from authguard.errors import ConfigurationError, StoreUnavailable
 from authguard.ops.printable import printable
 from authguard.ops.replay import replay
@@ -51,7 +52,10 @@ def commands() -> None:
     """Abuse protection for sign-in: try its limits out, and look after them."""
 
 
-for _command in (check_command, status_command, unlock_command, block_command):
+for _command in (
+    *(check_command, status_command, unlock_command, block_command),
+    *(override_command, load_command),
+):
     commands.add_command(_command)
 
 

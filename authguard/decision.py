@@ -136,6 +136,7 @@ class Usage:
         by: What it counts by.
         algorithm: How it counts.
         limit: How many it admits, as a verdict says.
+        window_ms: How long a place stays taken, with the same numbers.
         used: Places taken; of a ``conversion``, the finished codes it would judge by.
         newest_ms: When its newest entry was made, milliseconds since the epoch; None if it holds
             none, or keeps no times.
@@ -152,6 +153,7 @@ class Usage:
     by: tuple[str, ...]
     algorithm: str
     limit: int
+    window_ms: int
     used: int
     newest_ms: int | None
     frees_after_ms: int

@@ -31,6 +31,7 @@ __all__ = [
     "clear",
     "drop",
     "inspect",
+    "load",
     "override",
     "pardon",
     "peek",
@@ -54,8 +55,11 @@ _VERDICT: Final = 5
 _NEVER: Final = -1
 
 #: A usage's integers for each limit, and how an endless block says its end.
-_USAGE: Final = 9
+_USAGE: Final = 10
 _ENDLESS: Final = -1
+
+#: The load of a service that has all its capacity, in thousandths.
+WHOLE_LOAD: Final = 1_000
 
 #: A one-time secret is compared whole, so none may be guessed by its length.
 _SHORTEST_CANDIDATE, _LONGEST_CANDIDATE = 16, 128
@@ -219,6 +223,17 @@ def override(
         (clock_argument(now_ms), limit.name, algorithm, life_ms, json.dumps(numbers)),
         lambda reply: _integers(reply, 1)[0] or None,
     )
+
+
+def load(keys: tuple[str, ...], *, now_ms: int | None) -> ScriptCall[tuple[int, int | None]]:
+    """
+    Ask what elastic limits follow now: the share in thousandths, and when it ends.
+
+    Args:
+        keys: The load's key under each secret.
+        now_ms: The clock that counts, or None for the store's own.
+    """
+    return ScriptCall(script("load", frozenset()), keys, (clock_argument(now_ms),), _read_load)
 
 
 def put(key: str, value: bytes, *, life_ms: int, now_ms: int | None) -> ScriptCall[None]:
@@ -392,15 +407,15 @@ def _read_usage(reply: object, shape: Shape) -> tuple[Usage, ...]:
 
 def _usage(limit: PolicyLimit, rows: list[list[int]]) -> Usage:
     """Join what one limit holds under each secret; what stands longest is told."""
-    places, override_ms, exempt, used, newest_ms, frees_ms, locked_ms, level, set_ms = map(
-        max, zip(*rows, strict=True)
-    )
-    endless = any(row[6] == _ENDLESS for row in rows)
+    places, window_ms, override_ms, exempt, *stands = map(max, zip(*rows, strict=True))
+    used, newest_ms, frees_ms, locked_ms, level, set_ms = stands
+    endless = any(row[7] == _ENDLESS for row in rows)
     return Usage(
         name=limit.name,
         by=limit.by,
         algorithm=limit.algorithm.algorithm,
         limit=places,
+        window_ms=window_ms,
         used=used,
         newest_ms=newest_ms or None,
         frees_after_ms=frees_ms,
@@ -411,6 +426,13 @@ def _usage(limit: PolicyLimit, rows: list[list[int]]) -> Usage:
         override_until_ms=override_ms or None,
         exempt=exempt == 1,
     )
+
+
+def _read_load(reply: object) -> tuple[int, int | None]:
+    share, ends_ms = _integers(reply, 2)
+    if not 0 <= share <= WHOLE_LOAD or ends_ms < 0:
+        raise StoreUnavailable("malformed reply")
+    return share, ends_ms or None
 
 
 def _read_stored(reply: object) -> None:

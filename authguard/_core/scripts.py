@@ -24,7 +24,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override"})
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override", "load"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,8 @@ def _tell(event: Event) -> None:
             reason=act.reason,
             by=act.by,
             subject=event.subject,
+            limit=act.limit,
+            to=act.to,
         )
     for action in event.unlocked:
         signals.send(

@@ -93,8 +93,8 @@ sends_stopped = _signals.signal("sends-stopped")
 #: The notifier raised, or too many messages were waiting. Payload: ``action``, ``reason``.
 send_failed = _signals.signal("send-failed")
 
-#: An operator unlocked or blocked something. Payload: ``act``, ``action``, ``reason``, ``by``,
-#: ``subject``.
+#: An operator unlocked, blocked or overrode something. Payload: ``act``, ``action``, ``reason``,
+#: ``by``, ``subject``; of an override also ``limit`` and ``to``, else None.
 operator_acted = _signals.signal("operator-acted")
 
 

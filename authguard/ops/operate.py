@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from authguard.ops.desk import Desk, Selection
 
-__all__ = ["Blocked", "Freed", "Left", "Unlocked", "block", "unlock"]
+__all__ = ["Blocked", "Freed", "Left", "Unlocked", "block", "keyed", "record", "unlock"]
 
 _log = logging.getLogger("authguard")
 
@@ -177,7 +177,7 @@ def unlock(
     by, reason = check_text(by, "by"), None if reason is None else check_text(reason, "reason")
     for action in actions:
         guard.policy(action)
-    named = _keyed(desk, selection)
+    named = keyed(desk, selection)
     subject = guard.notes.subject(**named)
     lifted = guard.unblock(**named)
     freed = tuple(
@@ -193,7 +193,7 @@ def unlock(
         unlocked = tuple(each.action for each in freed if each.locks)
         for action in unlocked:
             _log.warning("%s: unlocked by operator (subject %s)", action, subject)
-        _record(desk, act, named, Event(act, subject, unlocked))
+        record(desk, act, named, Event(act, subject, unlocked))
     return done
 
 
@@ -221,16 +221,16 @@ def block(
     """
     guard = desk.guard
     by, reason = check_text(by, "by"), None if reason is None else check_text(reason, "reason")
-    named = _keyed(desk, selection)
+    named = keyed(desk, selection)
     subject = guard.notes.subject(**named)
     until_ms = guard.block(**named, for_ms=for_ms)
     at_ms = guard.now_ms()
     act = Act("block", selection.parts, at_ms, by, reason, until_ms=until_ms)
-    _record(desk, act, named, Event(act, subject))
+    record(desk, act, named, Event(act, subject))
     return Blocked(selection.parts, subject, at_ms, until_ms)
 
 
-def _keyed(desk: Desk, selection: Selection) -> dict[str, Any]:
+def keyed(desk: Desk, selection: Selection) -> dict[str, Any]:
     """Look the account up once: all that follows is done to that one key."""
     named = selection.named
     if selection.account is not None:
@@ -294,14 +294,14 @@ def _pardon(desk: Desk, freed: tuple[Freed, ...], named: dict[str, Any]) -> tupl
     )
 
 
-def _record(desk: Desk, act: Act, named: dict[str, Any], event: Event) -> None:
+def record(desk: Desk, act: Act, named: dict[str, Any], event: Event) -> None:
     """Log the act, tell of it, and note it; the note last, since the store can be away by now."""
     _log.warning(
         "operator %s: %s of %s for %s (subject %s)",
         act.by,
         act.act,
         " and ".join(act.on),
-        ", ".join(act.actions) or "every action",
+        act.about or "every action",
         event.subject,
     )
     desk.tell(event)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from authguard._notes import Act
     from authguard.decision import Decision, Usage
     from authguard.identity import AccountKey, Address
-    from authguard.limits import Algorithm
     from authguard.ops.desk import Desk
+    from authguard.policy import PolicyLimit
 
 __all__ = [
     "BLOCK",
@@ -50,14 +50,19 @@ class StandingLimit:
         name: Its name in the policy.
         by: What it counts by.
         algorithm: How it counts.
-        window_ms: How long a place stays taken, in milliseconds.
-        limit: How many it admits.
+        window_ms: How long a place stays taken, with the numbers that count now, in milliseconds.
+        limit: How many it admits now: its own number, its tier's or an override's, as much of it
+            as the load leaves.
         used: Places taken.
-        remaining: Places left, 0 while it is locked; None for a ``conversion``.
+        remaining: Places left, 0 while it is locked; None for a ``conversion``, and where the
+            account is exempt.
         newest_ms: When its newest entry was made, or None.
         frees_at_ms: When one more place is free; None if none is taken.
         locked_until_ms: When its lock ends; None if it is not locked.
         episode: The lock's number in its row of lockouts, or of a cooldown's waits; 0: none.
+        override_until_ms: When the account's override of it ends; None if there is none.
+        exempt: The override exempts the account: the limit neither counts nor refuses.
+        elastic: It follows the load.
     """
 
     name: str
@@ -71,6 +76,9 @@ class StandingLimit:
     frees_at_ms: int | None
     locked_until_ms: int | None
     episode: int
+    override_until_ms: int | None = None
+    exempt: bool = False
+    elastic: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Give it as JSON's types."""
@@ -87,6 +95,9 @@ class StandingLimit:
             "locked": self.locked_until_ms is not None,
             "locked_until": iso_8601(self.locked_until_ms),
             "episode": self.episode,
+            "override_until": iso_8601(self.override_until_ms),
+            "exempt": self.exempt,
+            "elastic": self.elastic,
         }
 
 
@@ -133,6 +144,7 @@ class Standing:
         retry_after_s: Whole seconds until one would be admitted; None if one would be now, or if
             no time ends the refusal.
         acts: What operators did to what is named, the last first.
+        load: The share of them that its elastic limits admit; None if it has none.
     """
 
     action: str
@@ -146,6 +158,7 @@ class Standing:
     refused_by: tuple[str, ...]
     retry_after_s: int | None
     acts: tuple[Act, ...]
+    load: float | None = None
 
     @property
     def strictest(self) -> StandingLimit | None:
@@ -203,6 +216,7 @@ class Standing:
             "blocked_until": iso_8601(self.blocked_until_ms),
             "blocks": [block.as_json() for block in self.blocks],
             "recovery_required": self.recovery_required,
+            "load": self.load,
             "limits": [limit.as_json() for limit in self.limits],
             "acts": [act_as_json(act) for act in self.acts],
         }
@@ -236,9 +250,11 @@ def status(
     named: dict[str, Any] = {"account": key, "client": client, "destination": destination}
     rows = _usage(desk, action, named)
     decision = decide(desk, action, named)
+    limits = guard.policy(action).by_name
+    elastic = any(limit.elastic for limit in limits.values())
+    load = guard.current_load() if elastic else None
     now_ms = guard.now_ms()  # read last, so that no place is said to be free too early
     recovery = _recovery_required(desk, action, key)
-    limits = guard.policy(action).by_name
     blocks = tuple(
         StandingBlock(row.by, row.lock_set_at_ms, row.locked_until_ms)
         for row in rows
@@ -255,7 +271,7 @@ def status(
         client=None if client is None else str(client),
         now_ms=now_ms,
         limits=tuple(
-            _limit(row, limits[row.name.partition(" ")[0]].algorithm, now_ms)
+            _limit(row, limits[row.name.partition(" ")[0]], now_ms)
             for row in rows
             if row.algorithm != BLOCK
         ),
@@ -264,6 +280,7 @@ def status(
         refused_by=refused_by,
         retry_after_s=decision.retry_after if waits and decision is not None else None,
         acts=_acts(desk, key, client),
+        load=load,
     )
 
 
@@ -277,6 +294,8 @@ def act_as_json(act: Act) -> dict[str, Any]:
         "reason": act.reason,
         "actions": list(act.actions) or None,
         "until": iso_8601(act.until_ms),
+        "limit": act.limit,
+        "to": act.to,
     }
 
 
@@ -288,21 +307,24 @@ def iso_8601(at_ms: int | None) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}Z"
 
 
-def _limit(row: Usage, algorithm: Algorithm, now_ms: int) -> StandingLimit:
+def _limit(row: Usage, limit: PolicyLimit, now_ms: int) -> StandingLimit:
     left = 0 if row.locked_until_ms is not None else max(0, row.limit - row.used)
     return StandingLimit(
         name=row.name,
         by=row.by,
         algorithm=row.algorithm,
-        window_ms=algorithm.window_ms,
+        window_ms=row.window_ms,
         limit=row.limit,
         used=row.used,
-        remaining=None if row.algorithm == _BREAKER else left,
+        remaining=None if row.algorithm == _BREAKER or row.exempt else left,
         newest_ms=row.newest_ms,
         frees_at_ms=row.locked_until_ms
         or (now_ms + row.frees_after_ms if row.frees_after_ms else None),
         locked_until_ms=row.locked_until_ms,
         episode=row.level,
+        override_until_ms=row.override_until_ms,
+        exempt=row.exempt,
+        elastic=limit.elastic,
     )
 
 

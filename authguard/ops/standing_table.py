@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["moment", "standing_table"]
 
-#: A moment further away than this is told with its day.
-_DAY_MS: Final = 86_400_000
+_MINUTE_MS: Final = 60_000
 
 
 def standing_table(standing: Standing) -> RenderableType:
@@ -37,10 +36,16 @@ def standing_table(standing: Standing) -> RenderableType:
 
 
 def moment(at_ms: int, now_ms: int) -> str:
-    """Give a moment in UTC, rounded up to the second, and how far away it is."""
-    then = datetime.fromtimestamp(-(-at_ms // 1000), UTC)
-    near = abs(at_ms - now_ms) < _DAY_MS
-    clock = f"{then:%H:%M:%S}" if near else f"{then:%Y-%m-%d %H:%M}"
+    """
+    Give a moment in UTC, and how far away it is; with its date where that is not today's.
+
+    Rounded up to the second, of a later day to the minute: nothing is said to be over too early.
+    """
+    then, now = (datetime.fromtimestamp(-(-it // 1000), UTC) for it in (at_ms, now_ms))
+    clock = f"{then:%H:%M:%S}"
+    if then.date() != now.date():
+        minutes = -(-at_ms // _MINUTE_MS) if at_ms > now_ms else at_ms // _MINUTE_MS
+        clock = f"{datetime.fromtimestamp(minutes * 60, UTC):%Y-%m-%d %H:%M}"
     away = _largest_unit(abs(at_ms - now_ms))
     return f"{clock}, in {away}" if at_ms > now_ms else f"{clock}, {away} ago"
 
@@ -68,7 +73,13 @@ def _summary(standing: Standing) -> Table:
     for limit in standing.limits:
         if limit.locked_until_ms is not None:
             end = moment(limit.locked_until_ms, now_ms)
-            rows.append(("Locked", f"by {limit.name} until {end} (episode {limit.episode})"))
+            exempt = "; the account is exempt from it" if limit.exempt else ""
+            told = f"by {limit.name} until {end} (episode {limit.episode}){exempt}"
+            rows.append(("Locked", told))
+    if standing.load is not None and standing.load < 1:
+        elastic = ", ".join(limit.name for limit in standing.limits if limit.elastic)
+        if elastic:
+            rows.append(("Load", f"{standing.load:g} of their numbers: {elastic}"))
     for block in standing.blocks:
         until = (
             "without end" if block.until_ms is None else f"until {moment(block.until_ms, now_ms)}"
@@ -97,15 +108,16 @@ def _limits(standing: Standing) -> Table:
     table.add_column("used", justify="right", no_wrap=True)
     table.add_column("left", justify="right", no_wrap=True)
     table.add_column("frees at (UTC)", overflow="fold")
-    table.add_column("lock", overflow="fold")
+    table.add_column("lock, override", overflow="fold")
+    now_ms = standing.now_ms
     for limit in standing.limits:
         table.add_row(
             Text(limit.name),
             ", ".join(limit.by),
             f"{limit.used:,}/{limit.limit:,}",
             "" if limit.remaining is None else f"{limit.remaining:,}",
-            "" if limit.frees_at_ms is None else moment(limit.frees_at_ms, standing.now_ms),
-            _lock(limit, standing.now_ms),
+            "" if limit.frees_at_ms is None else moment(limit.frees_at_ms, now_ms),
+            "\n".join(filter(None, (_lock(limit, now_ms), _override(limit, now_ms)))),
         )
     return table
 
@@ -114,6 +126,13 @@ def _lock(limit: StandingLimit, now_ms: int) -> str:
     if limit.locked_until_ms is not None:
         return f"until {moment(limit.locked_until_ms, now_ms)}, episode {limit.episode}"
     return f"episode {limit.episode} is over" if limit.episode else ""
+
+
+def _override(limit: StandingLimit, now_ms: int) -> str:
+    if limit.override_until_ms is None:
+        return ""
+    what = "exempt" if limit.exempt else "override"
+    return f"{what} until {moment(limit.override_until_ms, now_ms)}"
 
 
 def _acts(standing: Standing) -> Table:
@@ -134,8 +153,8 @@ def _acts(standing: Standing) -> Table:
 
 def _told(act: Act, now_ms: int) -> Text:
     told = f"{act.act} {_joined(act.on)}"
-    if act.actions:
-        told += f" for {', '.join(act.actions)}"
+    if act.about:
+        told += f" for {act.about}"
     if act.until_ms is not None:
         told += f", until {moment(act.until_ms, now_ms)}"
     return Text(told)

@@ -52,7 +52,7 @@ _MINUTE_MS: Final = 60_000
 _WHOLE: Final = 1_000
 
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override"})
+_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override", "load"})
 
 #: What a limit's plan says of it: it follows the load; its account's overrides count.
 _ELASTIC, _HEEDS_OVERRIDES = 1, 2
@@ -176,7 +176,7 @@ class MemoryStore:
     ) -> list[_Asked]:
         keys = list(named)
         overrides = self._overrides([keys.pop(0) for _ in range(plan["overrides"])])
-        share, holds_ms = self._load([keys.pop(0) for _ in range(plan["loads"])], now_ms)
+        share, holds_ms = self._share([keys.pop(0) for _ in range(plan["loads"])], now_ms)
         told_apart = (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER))
         asked: list[_Asked] = []
         for algorithm, name, weight, flags, own in plan["limits"]:
@@ -207,7 +207,7 @@ class MemoryStore:
     def _overrides(self, keys: list[str]) -> dict[str, _Override]:
         return next((self.overrides[key] for key in keys if key in self.overrides), {})
 
-    def _load(self, keys: list[str], now_ms: int) -> tuple[int, int]:
+    def _share(self, keys: list[str], now_ms: int) -> tuple[int, int]:
         for key in keys:
             ends_ms, made_ms, value = self.records.get(key, (0, 0, b""))
             if made_ms > now_ms:
@@ -288,11 +288,16 @@ class MemoryStore:
             for each in asked
             for n in (
                 each.limit.limit,
+                each.limit.window_ms,
                 each.override_ends_ms,
                 int(each.exempt),
                 *each.limit.inspect(),
             )
         ]
+
+    def _load(self, now_ms: int, keys: tuple[str, ...]) -> list[int]:
+        share, holds_ms = self._share([*keys], now_ms)
+        return [share, now_ms + holds_ms if holds_ms else 0]
 
     def _override(self, now_ms: int, keys: tuple[str, ...], *told: Any) -> list[int]:
         name, algorithm, life_ms, numbers = told

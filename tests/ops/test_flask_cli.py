@@ -154,7 +154,8 @@ def test_each_act_is_a_signal(
     operate(app, "unlock", "login", "otp.verify", "--account", "vera", "--by", "anna")
     operate(app, "block", "--client", HOME, "--by", "ben", "--reason", "scan")
     operate(app, "unlock", "--account", "omar")
-    unlock = {"act": "unlock", "reason": None, "by": "anna", "subject": vera}
+    plain = {"limit": None, "to": None}  # of overrides alone
+    unlock = {"act": "unlock", "reason": None, "by": "anna", "subject": vera, **plain}
     (*first, (name, block)) = acts
     assert first == [
         ("acted", {**unlock, "action": "login"}),
@@ -164,7 +165,7 @@ def test_each_act_is_a_signal(
     assert len(block.pop("subject")) == len(vera)
     assert (name, block) == (
         "acted",
-        {"act": "block", "action": None, "reason": "scan", "by": "ben"},
+        {"act": "block", "action": None, "reason": "scan", "by": "ben", **plain},
     )
     assert "login: unlocked by operator (subject " in caplog.text
     for word in ("scan", HOME, "key-1"):

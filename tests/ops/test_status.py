@@ -5,24 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
-from authguard.ops.standing import Standing, StandingLimit
+from authguard.ops.desk import Desk
+from authguard.ops.standing import Standing, StandingLimit, status
+from authguard.ops.standing_table import moment, standing_table
 from authguard.testing import embedded_valkey
 from tests.ops.conftest import CLIENT, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import valkey
 
     from authguard import Guard
+    from tests.conftest import Clock
     from tests.ops.conftest import Terminal
 
 FIELDS = {
     *("action", "account", "subject", "client", "at", "failures", "remaining", "last_failure"),
     *("locked", "locked_until", "retry_after", "refused_by", "blocked", "blocked_until", "blocks"),
-    *("recovery_required", "limits", "acts"),
+    *("recovery_required", "load", "limits", "acts"),
 }
+
+#: Algorithms that are no logs of failures, with numbers as large as they can be.
+ALGORITHMS = """
+[api]
+limits = [
+  { name = "month", by = ["account"], fixed_window = "1000000000/1mo", zone = "Europe/Oslo" },
+  { name = "burst", by = ["account"], token_bucket = "5/1s", burst = 20 },
+  { name = "pace", by = ["account"], leaky_bucket = "2/1m", queue = 9 },
+  { name = "counter", by = ["account"], sliding_window_counter = "90/1m" },
+  { name = "client", by = ["client"], sliding_window_counter = "900/1m" },
+]
+"""
 
 
 def by_name(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -280,6 +297,53 @@ def test_failures_are_told_of_the_strictest_short_log(
     )
     assert (standing.strictest and standing.strictest.name) == chosen
     assert (standing.as_json()["failures"] is None) is (chosen is None)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "told"),
+    [
+        (3_600_000, "23:59:59, in 1 h"),
+        (3_600_001, "2027-01-16 00:00, in 2 h"),
+        (3_661_001, "2027-01-16 00:02, in 2 h"),
+        (32 * 86_400_000, "2027-02-16 23:00, in 32 d"),
+        (-22 * 3_600_000, "00:59:59, 22 h ago"),
+        (-23 * 3_600_000, "2027-01-14 23:59, 23 h ago"),
+    ],
+)
+def test_what_is_not_today_has_its_date(after_ms: int, told: str) -> None:
+    """A time of tomorrow or yesterday is told with its date, and none is told too early."""
+    now_ms = 1_800_053_999_000  # 22:59:59 on 15 January 2027
+    assert moment(now_ms + after_ms, now_ms) == told
+
+
+def test_every_algorithm_is_told(
+    terminal: Terminal, tmp_path: Path, guard_factory: Callable[..., Guard], clock: Clock
+) -> None:
+    """Places taken and left, and when the next is free, whatever counts; in 80 columns."""
+    (tmp_path / "policy.toml").write_text(ALGORITHMS)
+    guard = guard_factory(policies=tmp_path / "policy.toml", clock=clock)
+    for _ in range(4):
+        guard.attempt("api", account="vera", client=CLIENT)
+    standing = status(Desk(guard), "api", account="vera")
+    told = {
+        limit["name"]: (limit["used"], limit["remaining"], limit["frees_at"], limit["newest"])
+        for limit in standing.as_json()["limits"]
+    }
+    assert told == {
+        "month": (4, 999_999_996, "2027-01-31T23:00:00.000Z", None),
+        "burst": (4, 16, "2027-01-15T08:00:00.200Z", None),
+        "pace": (4, 6, "2027-01-15T08:00:30.000Z", None),
+        "counter": (4, 86, "2027-01-15T08:01:15.000Z", None),
+    }
+    terminal.told("override", "api", "month", "--account", "vera", "--exempt", "--for", "30d")
+    lines = terminal.run("status", "api", "vera", COLUMNS="80").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    console = Console(width=120)
+    with console.capture() as printed:
+        console.print(standing_table(standing))
+    for words in ("4/1,000,000,000", "2027-01-31 23:00, in 17 d", "4/20", "08:00:30, in 30 s"):
+        assert words in printed.get()
 
 
 def test_what_counts_by_purpose_is_told_and_freed(terminal: Terminal, guard: Guard) -> None:
