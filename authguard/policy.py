@@ -195,6 +195,8 @@ class PolicyLimit:
                     " and '-'",
                 )
             self.algorithm.numbers_of(algorithm, f"{where}.tiers.{name}")
+            # It must go with the limit's options as the limit's own does.
+            replace(self, algorithm=algorithm, tiers={}, where=f"{where}.tiers.{name}")
         if self.priority is not None and not _is_name(self.priority):
             raise ConfigurationError(
                 "AG005",

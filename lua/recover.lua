@@ -12,7 +12,7 @@ local now, slack = clock(ARGV[1])
 local reply = {}
 for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, slack)) do
   local freed, ended = 0, 0
-  local lifts = limit.window <= SHORT or limit.algorithm.refuses(limit, 1)
+  local lifts = limit.window <= SHORT or limit.algorithm.refuses(limit, limit.weight)
   if lifts and not limit.algorithm.of_operators then
     freed, ended = limit.algorithm.clear(limit)
   end
