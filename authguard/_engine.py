@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from authguard._core.calls import LATEST_MS
 from authguard._core.keys import can_override
 from authguard.checks import shown
+from authguard.errors import TooDear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +56,8 @@ def check_cost(cost: object, shape: Shape) -> None:
     What an override could admit is left to the store: see :func:`check_reachable`.
 
     Raises:
-        ValueError: If it is no whole number from 1, or more than a limit could ever admit.
+        ValueError: If it is no whole number from 1; :class:`~authguard.errors.TooDear`, if it is
+            more than a limit could ever admit.
     """
     if type(cost) is not int or cost < 1:
         raise ValueError(f"cost: must be a whole number of at least 1, not {shown(cost)}")
@@ -64,20 +66,17 @@ def check_cost(cost: object, shape: Shape) -> None:
         if most is not None and cost * limit.cost > most:
             if shape.overrides and can_override(limit):
                 continue
-            raise _too_dear(cost * limit.cost, most, limit.name)
+            raise TooDear(cost * limit.cost, most, limit.name)
 
 
-def check_reachable(cost: int, decision: Decision) -> None:
+def check_reachable(cost: int, decision: Decision, shape: Shape) -> None:
     """
     Check a refusal for a limit that no wait would make admit.
 
     Raises:
-        ValueError: If there is one.
+        TooDear: If there is one.
     """
+    costs = {limit.name: cost * limit.cost for limit in shape.limits}
     for verdict in decision.verdicts:
         if verdict.retry_after_ms < 0:
-            raise _too_dear(cost, verdict.limit, verdict.name)
-
-
-def _too_dear(cost: int, most: int, name: str) -> ValueError:
-    return ValueError(f"cost: {cost} is more than the limit {most} of {name!r} could ever admit")
+            raise TooDear(costs[verdict.name], verdict.limit, verdict.name)

@@ -9,7 +9,7 @@ from authguard._core.keys import Shape, can_override, load_key, override_key, pa
 from authguard._guard_base import GuardBase
 from authguard._subjects import Claims
 from authguard.checks import shown
-from authguard.errors import ConfigurationError
+from authguard.errors import ConfigurationError, InvalidInput
 from authguard.limits import SlidingLog, heeds_pardon
 from authguard.limits.rates import LONGEST_PERIOD_MS
 from authguard.policy import ADDRESS_PARTS
@@ -341,6 +341,8 @@ class GuardOperators(GuardBase):
         return limit
 
     def _override_keys(self, action: str, account: str) -> tuple[str, ...]:
+        if not isinstance(account, str):
+            raise InvalidInput("account", "is missing")
         known = self._subjects.known(
             self.policy(action), Claims(account), partial=True, listed=False
         )

@@ -7,6 +7,7 @@ Every error authguard raises, in one tree.
     ├── ConfigurationError      a setting or policy is wrong: the start is refused
     ├── DeliveryFailed          a mail server did not take a message (authguard.smtp)
     ├── InvalidInput            a value of the request can't be used: HTTP 400
+    ├── TooDear                 a cost is more than a limit could ever admit
     ├── Denied                  a limit or lock refuses the attempt: HTTP 429
     │   ├── Denylisted          the client's address is on the denylist: HTTP 403
     │   ├── Overloaded          the load alone refuses the attempt: HTTP 503
@@ -32,6 +33,7 @@ __all__ = [
     "Overloaded",
     "RecoveryRequired",
     "StoreUnavailable",
+    "TooDear",
     "Unavailable",
     "refusal",
 ]
@@ -71,6 +73,15 @@ class InvalidInput(AuthguardError, ValueError):
         self.field = field
         self.problem = problem
         super().__init__(f"{field}: {problem}")
+
+
+class TooDear(AuthguardError, ValueError):
+    """A cost is more than a limit could ever admit; nothing was charged, and no wait would help."""
+
+    def __init__(self, cost: int, most: int, limit: str) -> None:
+        super().__init__(
+            f"cost: {cost} is more than the limit {most} of {limit!r} could ever admit"
+        )
 
 
 class Denied(AuthguardError):

@@ -119,7 +119,8 @@ class Guard(GuardOperators):
             ConfigurationError: AG009, if the action has no policy; AG023, if none of its limits
                 applies to what is known; AG026, for what ``resolve`` gave; AG051 or AG052, for a
                 tier or a priority that no limit has.
-            ValueError: If the cost is no whole number from 1, or more than a limit could admit.
+            ValueError: If the cost is no whole number from 1; ``TooDear``, if it is more than a
+                limit could admit.
         """
         claims = Claims(account, client, destination, device, challenge, purpose, priority, tier)
         try:
@@ -223,7 +224,7 @@ class Guard(GuardOperators):
         decision = self._engine.store.run(
             calls.peek(binding, cost=cost, now_ms=self._engine.now_ms(now_ms))
         )
-        check_reachable(cost, decision)
+        check_reachable(cost, decision, shape)
         return decision
 
     def limiter(self, limit: Algorithm, *, name: str | None = None) -> Limiter:
@@ -288,7 +289,7 @@ class Guard(GuardOperators):
             _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
             decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
         if not decision.allowed:
-            check_reachable(cost, decision)
+            check_reachable(cost, decision, shape)
             raise refusal(decision)
         exempt = frozenset(verdict.name for verdict in decision.verdicts if verdict.exempt)
         if exempt:  # nothing was counted in those, so nothing must be taken back

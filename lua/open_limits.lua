@@ -10,6 +10,7 @@
 --          weight
 --          override_ends   when its override ends (ms), 0 if it has none
 --          exempt          whether it is one that exempts
+--          after           the limit as it is once its override has ended, if it has one
 -- cost     the sum of the algorithms' `open`
 --
 -- An error here (a wrong type, a malformed value, a missing permission) leaves no half state.
@@ -17,11 +18,12 @@
 local MEMBER = 6
 local ELASTIC, HEEDS_OVERRIDES = 1, 2
 
-local function open(at, spec, member, overrides, share, holds, now, slack)
+local open
+function open(at, spec, member, overrides, share, holds, now, slack)
   local kind, algorithm, own = spec[1], algorithms[spec[1]], spec[5]
   local ends, exempt
   if spec[4] >= HEEDS_OVERRIDES then
-    ends, exempt = terms.override(overrides, spec[2], kind, own, now)
+    own, ends, exempt = terms.override(overrides, spec[2], kind, own, now)
   end
   local limit
   if spec[4] % 2 == ELASTIC and share < 1000 then
@@ -33,6 +35,9 @@ local function open(at, spec, member, overrides, share, holds, now, slack)
   end
   limit.algorithm = exempt and terms.exempt(algorithm) or algorithm
   limit.weight, limit.override_ends, limit.exempt = spec[3], ends or 0, exempt
+  if ends then
+    limit.after = open(at, spec, member, {}, share, holds, now, slack)
+  end
   return limit
 end
 

@@ -2,8 +2,8 @@
 --
 -- own     {limit, window (ms)}
 -- keys    one
--- value   16 bytes, big-endian: the current window's end (6, ms) · places used in it (5) · and in
---         the one before (5)
+-- value   22 bytes, big-endian: the current window's end (6, ms) · places used in it (5) · and in
+--         the one before (5) · the window's length (6, ms)
 -- life    until the next window's end
 -- cost    O(1) each
 --
@@ -11,11 +11,12 @@
 -- covers), reckoned in places times ms, so that nothing is rounded. It takes the previous window's
 -- places to be spread evenly: after a burst at one end it admits too few or too many, up to twice
 -- the limit within one window's length.
--- A window that ends later than the one that runs can only come from a clock that stepped back: both
--- counts are taken to be of this window, whole, so that it admits nothing more.
+-- A window that ends later than the one that runs can only come from a clock that stepped back; one of
+-- another length from other numbers. Then both counts are taken to be of this window, whole, so that
+-- it admits nothing more.
 -- A counter can't name its entries: whoever settles an attempt must do so once.
 
-local FORMAT, SIZE = ">I6I5I5", 16
+local FORMAT, SIZE = ">I6I5I5I6", 22
 
 local sliding_window_counter = {}
 
@@ -35,12 +36,14 @@ function sliding_window_counter.open(at, own, now, slack)
       error("authguard: malformed counters")
     end
     self.found = true
-    local ends, current, previous = struct.unpack(FORMAT, value)
-    if ends > self.ends then
+    local ends, current, previous, window = struct.unpack(FORMAT, value)
+    if now >= ends + window then
+      return self
+    elseif ends > self.ends or window ~= self.window then
       self.current, self.repaired = current + previous, true
     elseif ends == self.ends then
       self.current, self.previous = current, previous
-    elseif now < ends + self.window then
+    else
       self.previous = current
     end
   end
@@ -52,7 +55,7 @@ local function save(self)
     redis.call("DEL", self.key)
     return
   end
-  local value = struct.pack(FORMAT, self.ends, self.current, self.previous)
+  local value = struct.pack(FORMAT, self.ends, self.current, self.previous, self.window)
   local life = self.left + (self.current > 0 and self.window or 0)
   redis.call("SET", self.key, value, "PX", life + self.slack)
 end

@@ -40,17 +40,17 @@ function terms.load(first, keys, now)
   return 1000, 0
 end
 
--- Put an override's numbers in.
--- -> when it ends (ms; nil if there is none), whether it exempts
+-- -> own with an override's numbers in; when that ends (ms; nil if there is none); whether it exempts
 function terms.override(overrides, name, algorithm, own, now)
   local it = overrides[name]
   if not it or it[1] ~= algorithm or now >= it[2] then
-    return nil, false
+    return own, nil, false
   end
+  local overridden = { unpack(own) }
   for at, number in ipairs(it[3]) do
-    own[at] = number
+    overridden[at] = number
   end
-  return it[2], #it[3] == 0
+  return overridden, it[2], #it[3] == 0
 end
 
 -- -> own, with so many thousandths of the limit, rounded up; what drains does so as much slower

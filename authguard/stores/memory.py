@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import chain
@@ -98,6 +98,7 @@ class _Asked:
         weight: Places that one of the cost takes.
         override_ends_ms: When its override ends; 0: there is none.
         exempt: That override lifts it.
+        after: The same once its override has ended; None: it has none.
     """
 
     limit: _Limit
@@ -106,6 +107,7 @@ class _Asked:
     weight: int
     override_ends_ms: int
     exempt: bool
+    after: _Asked | None = None
 
     def refuses(self, cost: int) -> bool:
         return not self.exempt and self.limit.refuses(cost * self.weight)
@@ -122,8 +124,12 @@ class _Asked:
                 latest_ms = max(self.holds_ms, whole_ms)
                 wait_ms = latest_ms if wait_ms < 0 else min(wait_ms, latest_ms)
             state = 4 if shed else state
-        if wait_ms < 0 and self.override_ends_ms > self.limit.now_ms:
-            wait_ms = self.override_ends_ms - self.limit.now_ms
+        left_ms = self.override_ends_ms - self.limit.now_ms
+        if refuses and self.after is not None and not 0 <= wait_ms < left_ms:
+            cost //= self.weight
+            still = self.after.refuses(cost)
+            wait_ms = self.after.answer(cost, refuses=True)[3] if still else 0
+            wait_ms = wait_ms if wait_ms < 0 else max(wait_ms, left_ms)
         return [state, self.limit.limit, remaining, wait_ms, reset_ms]
 
 
@@ -141,7 +147,7 @@ class MemoryStore:
         self.pardons: dict[str, int] = {}
         self.cooldowns: dict[str, Waiting] = {}
         self.windows: dict[str, tuple[int, int]] = {}
-        self.counters: dict[str, tuple[int, int, int]] = {}
+        self.counters: dict[str, tuple[int, int, int, int]] = {}
         self.buckets: dict[str, tuple[int, Fraction, int]] = {}
         self.overrides: dict[str, dict[str, _Override]] = {}
         self.values: dict[str, dict[bytes, Value]] = {}
@@ -179,30 +185,40 @@ class MemoryStore:
         share, holds_ms = self._share([keys.pop(0) for _ in range(plan["loads"])], now_ms)
         told_apart = (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER))
         asked: list[_Asked] = []
-        for algorithm, name, weight, flags, own in plan["limits"]:
+        for spec in plan["limits"]:
+            algorithm, name, _, flags, _ = spec
             member = next(told_apart) if algorithm == "distinct" else b""
             override = overrides.get(name) if flags & _HEEDS_OVERRIDES else None
-            if override is not None and (
-                override.algorithm != algorithm or now_ms >= override.ends_ms
-            ):
-                override = None
-            numbers = [*override.numbers, *own[len(override.numbers) :]] if override else own
-            before = list(keys)
-            whole = limit = self._limit(algorithm, keys, numbers, now_ms, member)
-            if flags & _ELASTIC and share < _WHOLE:
-                scaled = self._scaled(algorithm, numbers, share)
-                limit = self._limit(algorithm, before, scaled, now_ms, member)
-            asked.append(
-                _Asked(
-                    limit,
-                    whole,
-                    holds_ms,
-                    weight,
-                    override.ends_ms if override else 0,
-                    override is not None and not override.numbers,
-                )
-            )
+            after = None
+            if override is not None:
+                if override.algorithm != algorithm or now_ms >= override.ends_ms:
+                    override = None
+                else:
+                    after = self._stands([*keys], spec, member, (share, holds_ms), now_ms)
+            it = self._stands(keys, spec, member, (share, holds_ms), now_ms, override)
+            asked.append(replace(it, after=after))
         return asked
+
+    def _stands(  # noqa: PLR0917 (a call's own)
+        self,
+        keys: list[str],
+        spec: list[Any],
+        member: bytes,
+        load: tuple[int, int],
+        now_ms: int,
+        override: _Override | None = None,
+    ) -> _Asked:
+        algorithm, _, weight, flags, own = spec
+        share, holds_ms = load
+        numbers = [*override.numbers, *own[len(override.numbers) :]] if override else own
+        before = [*keys]
+        whole = limit = self._limit(algorithm, keys, numbers, now_ms, member)
+        if flags & _ELASTIC and share < _WHOLE:
+            scaled = self._scaled(algorithm, numbers, share)
+            limit = self._limit(algorithm, before, scaled, now_ms, member)
+        ends_ms = override.ends_ms if override else 0
+        exempt = override is not None and not override.numbers
+        return _Asked(limit, whole, holds_ms, weight, ends_ms, exempt)
 
     def _overrides(self, keys: list[str]) -> dict[str, _Override]:
         return next((self.overrides[key] for key in keys if key in self.overrides), {})

@@ -265,13 +265,16 @@ class Together(RuleBasedStateMachine):
         account=st.sampled_from(ACCOUNTS),
         at=st.integers(0, 4),
         factor=st.sampled_from([0, 1, 1, 3]),
+        longer=st.sampled_from([1, 1, 2]),
         life_ms=st.sampled_from([0, 0, 1_000, 4_000]),
     )
-    def override(self, account: str, at: int, factor: int, life_ms: int) -> None:
+    def override(self, account: str, at: int, factor: int, longer: int, life_ms: int) -> None:
         """Override one account's limit with the same or higher numbers, exempt it, or take back."""
         limits = [limit for limit in self.shape.limits if can_override(limit)]
         limit = limits[at % len(limits)]
         first, *rest = limit.algorithm.numbers()
+        if rest and not getattr(limit.algorithm, "zone", None):
+            rest[-1] *= longer
         numbers = [] if factor == 0 else [first if factor == 1 else self.more(first), *rest]
         keys = tuple(
             override_key("login", named["account"])
@@ -281,7 +284,7 @@ class Together(RuleBasedStateMachine):
         ends_ms = self.both(call)
         if life_ms:
             assert ends_ms == self.now_ms + life_ms
-            self.raised = self.raised or factor != 1
+            self.raised = self.raised or (factor, longer) != (1, 1)
 
     @staticmethod
     def more(first: Any) -> Any:

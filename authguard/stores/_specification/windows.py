@@ -113,16 +113,22 @@ class Counters:
         self.window_ms = spec.window_ms
         self.now_ms = now_ms
         self.number = now_ms // spec.window_ms
-        number, current, previous = store.counters.get(self.key, (0, 0, 0))
-        self.mended = number > self.number
-        if self.mended:
-            current, previous = current + previous, 0
-        elif number < self.number:
-            current, previous = 0, current if number == self.number - 1 else 0
-        self.current, self.previous = current, previous
+        self.mended = False
+        self.current, self.previous = 0, 0
+        number, window_ms, current, previous = store.counters.get(self.key, (-2, 1, 0, 0))
+        if now_ms >= (number + 2) * window_ms:
+            return
+        ends_ms, own_ends_ms = (number + 1) * window_ms, (self.number + 1) * spec.window_ms
+        if ends_ms > own_ends_ms or window_ms != spec.window_ms:
+            self.current, self.mended = current + previous, True
+        elif number == self.number:
+            self.current, self.previous = current, previous
+        else:
+            self.previous = current
 
     def save(self) -> None:
-        self.store.counters[self.key] = (self.number, self.current, self.previous)
+        window_ms = self.spec.window_ms
+        self.store.counters[self.key] = (self.number, window_ms, self.current, self.previous)
 
     def estimate_at(self, at_ms: int) -> Fraction:
         number, into_ms = divmod(at_ms, self.spec.window_ms)
