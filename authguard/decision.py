@@ -23,6 +23,7 @@ class Verdict:
     Attributes:
         name: The limit's name in its policy.
         limit: How many it admits: its own number, its tier's or an override's, scaled by the load.
+        window_ms: For how long a place stays taken, with the same numbers.
         refuses: It would not admit the attempt.
         locked: It is its lock that refuses.
         lock_set: This very reservation filled the log and set the lock.
@@ -38,6 +39,7 @@ class Verdict:
 
     name: str
     limit: int
+    window_ms: int
     refuses: bool
     locked: bool
     lock_set: bool

@@ -137,6 +137,7 @@ class Denylisted(Denied):
         verdict = Verdict(
             name=DENYLIST,
             limit=0,
+            window_ms=0,
             refuses=True,
             locked=False,
             lock_set=False,
@@ -163,6 +164,7 @@ class RecoveryRequired(Denied):
         shut = Verdict(
             name="recovery",
             limit=0,
+            window_ms=0,
             refuses=True,
             locked=False,
             lock_set=False,

@@ -70,7 +70,8 @@ class PolicyLimit:
     One limit of a policy.
 
     Attributes:
-        name: Its name, unique in the policy; shown to operators, never to a client.
+        name: Its name, unique in the policy; shown to operators, and to the callers of a limited
+            view; never on an auth route.
         by: What it counts by, in the order of :data:`PARTS`; several together form one key.
         algorithm: How it counts.
         ipv4_prefix: Leading bits of an IPv4 address that this limit counts as one client or

@@ -6,7 +6,7 @@
 --         3 id of the attempt: 5 bytes, client tag (3) and nonce (2)
 --         4 plan: JSON (open_limits.lua)
 --         5 members: 6 bytes for each limit that tells values apart (distinct.lua), in turn
--- reply   integers: now (ms), admitted (1 or 0), then five for each limit (answer.lua)
+-- reply   integers: now (ms), admitted (1 or 0), then six for each limit (answer.lua)
 -- cost    the sum of the limits' costs; one reading of the clock
 --
 -- Atomic because it is one script: no other attempt is looked at between asking and charging.

@@ -1,7 +1,7 @@
 -- answer: adds to a reply what one limit says of an attempt.
 --
--- -> five integers: state, limit (as it is for this call), remaining, wait (ms), reset (ms)
---    wait is -1 where the cost is above the limit, and no override or load will end
+-- -> six integers: state, limit and window (ms) as they are for this call, remaining, wait (ms),
+--    reset (ms); wait is -1 where the cost is above the limit, and no override or load will end
 -- cost  O(1)
 
 -- Milliseconds until the limit admits, if that is only once its override has ended; -1 never.
@@ -20,6 +20,6 @@ return function(reply, limit, refuses, cost)
     wait = wait_after(limit, cost)
   end
   local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3] = state, limit.limit, remaining
-  reply[n + 4], reply[n + 5] = wait, reset
+  reply[n + 1], reply[n + 2], reply[n + 3] = state, limit.limit, limit.window
+  reply[n + 4], reply[n + 5], reply[n + 6] = remaining, wait, reset
 end

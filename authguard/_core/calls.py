@@ -51,7 +51,7 @@ LATEST_MS: Final = 2**47
 _ADMITS, _FULL, _LOCKED, _LOCK_SET, _SHED, _EXEMPT = range(6)
 
 #: A verdict's integers for each limit, and what says that no wait would help.
-_VERDICT: Final = 5
+_VERDICT: Final = 6
 _NEVER: Final = -1
 
 #: A usage's integers for each limit, and how an endless block says its end.
@@ -308,7 +308,7 @@ def _read_decision(reply: object, shape: Shape, cost: int) -> Decision:
 
 
 def _read_verdict(limit: PolicyLimit, integers: list[int], cost: int) -> Verdict:
-    state, places, remaining, wait_ms, reset_ms = integers
+    state, places, window_ms, remaining, wait_ms, reset_ms = integers
     most = limit.algorithm.largest_cost()
     never = wait_ms == _NEVER and most is not None and cost > most
     refuses = state in (_FULL, _LOCKED, _SHED)
@@ -318,12 +318,13 @@ def _read_verdict(limit: PolicyLimit, integers: list[int], cost: int) -> Verdict
         or not 0 <= remaining <= places <= LARGEST_EXACT
         or not (wait_ms > 0 or (never if refuses else wait_ms == 0))
         or (wait_ms > 0 and not (refuses or shapes))
-        or reset_ms < 0
+        or min(window_ms, reset_ms) < 0
     ):
         raise StoreUnavailable("malformed reply")
     return Verdict(
         name=limit.name,
         limit=places,
+        window_ms=window_ms,
         refuses=refuses,
         locked=state == _LOCKED,
         lock_set=state == _LOCK_SET,

@@ -10,6 +10,11 @@ authguard for Flask: limits before every credential, in an app's own views or re
     def login():
         if right(request.form["username"], request.form["password"]):
             current_attempt.succeed()                       # anything else stays a counted failure
+
+    @app.get("/api/report")
+    @guard.limit("api", by=lambda: g.api_key)               # every request counts
+    def report():
+        ...
 """
 
 try:
@@ -21,8 +26,17 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from authguard.flask import signals
+from authguard.flask.api import current_limit
 from authguard.flask.attempts import current_attempt
 from authguard.flask.extension import AuthGuard
-from authguard.flask.refusals import NoVerdict, Refused
+from authguard.flask.refusals import NoVerdict, Refused, Shed
 
-__all__ = ["AuthGuard", "NoVerdict", "Refused", "current_attempt", "signals"]
+__all__ = [
+    "AuthGuard",
+    "NoVerdict",
+    "Refused",
+    "Shed",
+    "current_attempt",
+    "current_limit",
+    "signals",
+]

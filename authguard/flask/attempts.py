@@ -15,6 +15,7 @@ from authguard.errors import (
     InvalidInput,
     RecoveryRequired,
     StoreUnavailable,
+    refusal,
 )
 from authguard.flask import signals
 from authguard.flask.client_address import client_address
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RequestAttempt",
     "charge_client",
+    "count",
     "current_attempt",
     "peek",
     "refuse_shut",
@@ -184,6 +186,27 @@ def charge_client(action: str) -> None:
         ledger().attempts[action, None] = _reserve(action, None)
 
 
+def count(action: str, key: AccountKey | None, **claims: Any) -> Decision:
+    """
+    Count this request for a limit, unless it was counted for the same action and key already.
+
+    Args:
+        action: The policy's name.
+        key: What limits by account count; None: they don't apply.
+        claims: ``cost``, ``tier`` and ``priority`` of :meth:`authguard.Guard.attempt`.
+
+    Raises:
+        Denied: A limit refuses; nothing was charged.
+        StoreUnavailable: The store gave no verdict.
+        InvalidInput: The client's address can't be used.
+        TooDear: The cost is more than a limit could ever admit.
+    """
+    counted = ledger().limits
+    if (action, key) not in counted:
+        counted[action, key] = _reserve(action, key, **claims)
+    return counted[action, key].decision
+
+
 def refuse_shut(action: str, account: AccountKey, *, shut: bool, **claims: Any) -> None:
     """
     Refuse an attempt that could not succeed: its limits are used up, or the account is shut.
@@ -206,7 +229,7 @@ def refuse_shut(action: str, account: AccountKey, *, shut: bool, **claims: Any) 
     if decision.denylisted:
         raise Denylisted(action)
     if shut or not decision.allowed:
-        error = RecoveryRequired(decision) if shut else Denied(decision)
+        error = RecoveryRequired(decision) if shut else refusal(decision)
         signals.send(
             signals.attempt_refused, current_app_object(), action=action, decision=error.decision
         )
@@ -290,7 +313,7 @@ def _store_needed(action: str) -> Iterator[None]:
 
 def report_locks(_error: BaseException | None) -> None:
     """Tell of the locks that this request's failures set; runs when the request is over."""
-    for attempt in ledger().attempts.values():
+    for attempt in (*ledger().attempts.values(), *ledger().limits.values()):
         attempt.report_lock()
 
 

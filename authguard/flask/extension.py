@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from flask import current_app
 
 from authguard.devices import DeviceCookies
 from authguard.errors import ConfigurationError
+from authguard.flask.api import Limit, is_limited, limited
 from authguard.flask.arrival import tell_owners
 from authguard.flask.attempts import report_locks, requests_client
 from authguard.flask.blueprint import MessageOptions, build
@@ -18,6 +20,7 @@ from authguard.flask.refusals import seal
 from authguard.flask.settings import Settings
 from authguard.flask.state import LookUp, State, current_state, state_of
 from authguard.guard import Guard
+from authguard.limits.rates import check_switch
 from authguard.passwords import Passwords
 
 if TYPE_CHECKING:
@@ -47,9 +50,13 @@ class AuthGuard:
             :class:`authguard.Guard`.
         resolve: Turns whatever was typed (username, e-mail, phone) into the account's one key, or
             gives None for what names nobody. With the blueprint its accounts do that.
+        tier: Gives the tier of an account's key, such as its plan, as the limits' ``tiers`` name
+            them; None for the limits' own numbers.
+        x_ratelimit: Send ``X-RateLimit-Limit``, ``-Remaining`` and ``-Reset`` too: from limited
+            views, and with the refusals of auth routes, there by client address alone.
 
     Raises:
-        ConfigurationError: As :meth:`init_app`.
+        ConfigurationError: As :meth:`init_app`; AG005, if ``x_ratelimit`` is no switch.
     """
 
     def __init__(
@@ -59,13 +66,22 @@ class AuthGuard:
         clock: Callable[[], int] | None = None,
         normalise: Callable[[str], str] | None = None,
         resolve: Callable[[str], str | None] | None = None,
+        tier: Callable[[str], str | None] | None = None,
+        x_ratelimit: bool = False,
     ) -> None:
+        check_switch(x_ratelimit, "AuthGuard(x_ratelimit=…)")
         self._clock = clock
         self._normalise = normalise
         self._resolve = resolve
+        self._tier = tier
+        self._x_ratelimit = x_ratelimit
         self._actions: set[str] = set()  # that views are protected by
+        self._limits: list[Limit] = []  # that views are limited by
         self._guards: list[Guard] = []  # of the apps so far
-        self._bare_views: list[Callable[..., Any]] = []  # as they were before protect()
+        # What protect() and limit() were given, what tells their own work, and its name.
+        self._bare_views: list[
+            tuple[Callable[..., Any], Callable[[Callable[..., Any]], bool], str]
+        ] = []
         if app is not None:
             self.init_app(app)
 
@@ -95,6 +111,7 @@ class AuthGuard:
                 deadline_ms=settings.deadline_ms,
                 normalise=self._normalise,
                 resolve=look_up,
+                tier=self._tier,
                 prefixes=settings.prefixes,
                 allowlist=settings.allowlist,
                 denylist=settings.denylist,
@@ -105,19 +122,23 @@ class AuthGuard:
             state.install(app)
             if app.config["SESSION_COOKIE_SAMESITE"] is None:
                 app.config["SESSION_COOKIE_SAMESITE"] = "Lax"
-            app.after_request(seal)
+            app.after_request(partial(seal, x_ratelimit=self._x_ratelimit))
             app.teardown_request(report_locks)
             app.teardown_request(tell_owners)
             add_commands(app)
-        elif state.made_by is not self and (self._clock or self._normalise or self._resolve):
+        elif state.made_by is not self and (
+            self._clock or self._normalise or self._resolve or self._tier or self._x_ratelimit
+        ):
             raise ConfigurationError(
                 "AG029",
-                "AuthGuard(clock=…, normalise=…, resolve=…)",
+                "AuthGuard(clock=…, normalise=…, resolve=…, tier=…, x_ratelimit=…)",
                 "another AuthGuard has initialised this app, so these would count for nothing",
                 "give them to the first one, or use that one",
             )
         for action in sorted(self._actions):
             state.guard.policy(action)
+        for limit in self._limits:
+            limit.check(state.guard)
         if state.guard not in self._guards:
             self._guards.append(state.guard)
             app.before_request(self._look_over_once)
@@ -143,9 +164,10 @@ class AuthGuard:
         A function that names an account on a GET, such as the session's, makes every look at the
         form a failure: let it return None where nothing was sent.
 
-        A refusal is raised as an HTTP exception, 429 :class:`Refused` or 503 :class:`NoVerdict`,
-        so an app's own error handlers may answer it; ``Retry-After`` is kept whatever they return.
-        A request that names no account is answered 400 and charged to its client.
+        A refusal is raised as an HTTP exception, 429 :class:`Refused` or 503 :class:`NoVerdict` or
+        :class:`Shed`, so an app's own error handlers may answer it; ``Retry-After`` is kept
+        whatever they return. A request that names no account is answered 400 and charged to its
+        client.
 
         Args:
             action: The policy's name, such as ``login``.
@@ -167,8 +189,58 @@ class AuthGuard:
             guard.policy(action)
 
         def decorate(view: Callable[P, R]) -> Callable[P, R]:
-            self._bare_views.append(view)
+            self._bare_views.append((view, is_guarded, "protect"))
             return guarded(view, action, account, destination)
+
+        return decorate
+
+    def limit(
+        self,
+        action: str,
+        *,
+        by: Callable[[], str | None] | None = None,
+        cost: int | Callable[[], int] = 1,
+        tier: str | Callable[[], str | None] | None = None,
+        priority: str | Callable[[], str | None] | None = None,
+        exempt: Callable[[], bool] | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """
+        Count every request of a view before it runs; one that is refused doesn't run.
+
+        For views that check no credentials, such as an API's: nothing is given back, however the
+        view ends. Write it below the route. Several can be stacked, each an action of its own,
+        also with :meth:`protect`; each decides for itself, the outermost first. What is reached
+        twice in one request with the same action and key counts once.
+
+        A refusal is raised as an HTTP exception, as :meth:`protect` raises it. All answers carry
+        ``RateLimit-Policy`` and ``RateLimit``, with the limits that count what is the caller's own;
+        what the view has set itself stays. What the limits said is ``current_limit`` in the view.
+
+        Args:
+            action: The policy's name, such as ``api``.
+            by: Gives the key that limits by ``account`` count, such as that of an API key or a
+                user, once the request has proved it; a key in which letter case differs is another
+                one. Where it gives None, the limits by client and the like count alone; without
+                any of those such a request is answered 400.
+            cost: Places that a request takes, from 1.
+            tier: The caller's tier, as the limits' ``tiers`` name it.
+            priority: How important a request is, as the limits' ``priority`` names it. Take it from
+                what the caller has proved.
+            exempt: Says of a request that it is neither counted nor limited: the store isn't asked.
+
+        Raises:
+            ConfigurationError: AG054, for what is no such argument. AG009, there is no such action;
+                AG023, none of its limits could apply; AG054, none has such a tier or priority: at
+                once if ``init_app`` was called, else then.
+        """
+        limit = Limit(action, by, cost, tier, priority, exempt)
+        self._limits.append(limit)
+        for guard in self._guards:
+            limit.check(guard)
+
+        def decorate(view: Callable[P, R]) -> Callable[P, R]:
+            self._bare_views.append((view, is_limited, "limit"))
+            return limited(view, limit)
 
         return decorate
 
@@ -271,16 +343,18 @@ class AuthGuard:
         state = current_state()
         if self in state.looked_over_by:
             return
-        bare = [each for view in self._bare_views for each in unwrapped(view)]
+        bare_views = [(unwrapped(view), is_ours, name) for view, is_ours, name in self._bare_views]
         for endpoint, view in current_app.view_functions.items():
             layers = unwrapped(view)
-            if any(layer in bare for layer in layers) and not any(map(is_guarded, layers)):
-                raise ConfigurationError(
-                    "AG022",
-                    f"endpoint {endpoint!r}",
-                    "is registered without its protection",
-                    "write @guard.protect(…) below @app.route(…), nearest to the function",
-                )
+            for bare, is_ours, name in bare_views:
+                found = next((at for at, layer in enumerate(layers) if layer in bare), None)
+                if found is not None and not any(map(is_ours, layers[:found])):
+                    raise ConfigurationError(
+                        "AG022",
+                        f"endpoint {endpoint!r}",
+                        f"is registered without its {'protection' if name == 'protect' else name}",
+                        f"write @guard.{name}(…) below @app.route(…), nearest to the function",
+                    )
         target = state.settings.login_redirect or "/"
         if not target.startswith(("/", ".")) and target not in current_app.view_functions:
             raise ConfigurationError(

@@ -10,7 +10,9 @@ from flask import g, request
 if TYPE_CHECKING:
     from flask import Request
 
+    from authguard.decision import Decision
     from authguard.flask.attempts import RequestAttempt
+    from authguard.http import Quota
 
 __all__ = ["Ledger", "ledger"]
 
@@ -25,6 +27,11 @@ class Ledger:
         clientless: Nobody can tell the client, and the log says so already.
         attempts: By action, account and what else it counts by; no account is a request that names
             none of use.
+        limits: What ``limit`` has counted, by action and key. Apart from the attempts: a view's
+            ``current_attempt`` is never one of these.
+        limit: What the limits said that were reached last.
+        quotas: What the caller of a limited view is shown.
+        advertised: What the refusal of an auth route shows.
         refused: authguard refuses the request.
         retry_after: The refusal's wait in whole seconds.
     """
@@ -32,6 +39,10 @@ class Ledger:
     request: Request
     clientless: bool = False
     attempts: dict[tuple[object, ...], RequestAttempt] = field(default_factory=dict)
+    limits: dict[tuple[str, str | None], RequestAttempt] = field(default_factory=dict)
+    limit: Decision | None = None
+    quotas: list[Quota] = field(default_factory=list)
+    advertised: Quota | None = None
     refused: bool = False
     retry_after: int | None = None
 

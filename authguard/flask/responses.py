@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from authguard.http import Answer
 
-__all__ = ["html", "plain_page", "respond", "wants_json"]
+__all__ = ["html", "plain_page", "respond", "wants_json", "wants_page"]
 
 _JSON: Final = frozenset({"application/json", "application/problem+json"})
 
@@ -45,15 +45,24 @@ def wants_json() -> bool:
     return request.is_json or best in _JSON
 
 
-def respond(answer: Answer, page: Callable[[Answer], str]) -> Response:
+def wants_page() -> bool:
+    """Tell whether the request asks for a page before JSON; one that takes anything doesn't."""
+    wanted = request.accept_mimetypes
+    return not request.is_json and wanted["text/html"] > max(wanted[each] for each in _JSON)
+
+
+def respond(
+    answer: Answer, page: Callable[[Answer], str], *, as_json: bool | None = None
+) -> Response:
     """
     Make the answer a response of the kind that the request wants.
 
     Args:
         answer: Status, fields and problem document.
         page: Renders it where a page is wanted.
+        as_json: Whether JSON is wanted; None: as :func:`wants_json` tells.
     """
-    if wants_json():
+    if wants_json() if as_json is None else as_json:
         return Response(json.dumps(answer.body), answer.status, answer.headers)
     fields = [field for field in answer.headers if field[0] != "Content-Type"]
     response = html(page(answer), answer.status)

@@ -115,7 +115,7 @@ class _Asked:
     def answer(self, cost: int, *, refuses: bool) -> list[int]:
         cost *= self.weight
         if self.exempt:
-            return [5, self.limit.limit, self.limit.limit, 0, 0]
+            return [5, self.limit.limit, self.limit.window_ms, self.limit.limit, 0, 0]
         state, remaining, wait_ms, reset_ms = self.limit.verdict(cost, refuses=refuses)
         if refuses and self.limit is not self.whole:
             shed = not self.whole.refuses(cost)
@@ -128,9 +128,9 @@ class _Asked:
         if refuses and self.after is not None and not 0 <= wait_ms < left_ms:
             cost //= self.weight
             still = self.after.refuses(cost)
-            wait_ms = self.after.answer(cost, refuses=True)[3] if still else 0
+            wait_ms = self.after.answer(cost, refuses=True)[4] if still else 0
             wait_ms = wait_ms if wait_ms < 0 else max(wait_ms, left_ms)
-        return [state, self.limit.limit, remaining, wait_ms, reset_ms]
+        return [state, self.limit.limit, self.limit.window_ms, remaining, wait_ms, reset_ms]
 
 
 class MemoryStore:

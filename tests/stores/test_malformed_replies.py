@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .conftest import Guards, Outage
     from .wire import Step, Talk
 
-#: Two limits, and the operators' four blocks behind them, so that a reply is 32 integers.
+#: Two limits, and the operators' four blocks behind them, so that a reply is 38 integers.
 POLICY = {
     "login": {
         "limits": [
@@ -29,10 +29,22 @@ POLICY = {
     }
 }
 NOW_MS = 1_800_000_000_000
-NO_BLOCKS = [0, 0, 0, 0, 0] * 4
-ADMITTED = [NOW_MS, 1, 0, 5, 4, 0, 900_000, 0, 30, 29, 0, 900_000, *NO_BLOCKS]
-REFUSED = [NOW_MS, 0, 1, 5, 0, 60_000, 900_000, 0, 30, 29, 0, 900_000, *NO_BLOCKS]
-BLOCKED = [*REFUSED[:2], 0, 5, 5, 0, 0, *REFUSED[7:12], *NO_BLOCKS[:15], 2, 0, 0, 60_000, 60_000]
+NO_BLOCKS = [0, 0, 0, 0, 0, 0] * 4
+WINDOW_MS = 900_000
+ADMITTED = [
+    *[NOW_MS, 1],
+    *[0, 5, WINDOW_MS, 4, 0, 900_000],
+    *[0, 30, WINDOW_MS, 29, 0, 900_000],
+    *NO_BLOCKS,
+]
+REFUSED = [NOW_MS, 0, 1, 5, WINDOW_MS, 0, 60_000, 900_000, *ADMITTED[8:]]
+BLOCKED = [
+    *[NOW_MS, 0],
+    *[0, 5, WINDOW_MS, 5, 0, 0],
+    *REFUSED[8:14],
+    *NO_BLOCKS[:18],
+    *[2, 0, 0, 0, 60_000, 60_000],
+]
 
 
 def resp(items: list[object]) -> bytes:
@@ -63,7 +75,7 @@ MALFORMED = {
     "a short list": resp(ADMITTED[:-1]),
     "a list of the head alone": resp(ADMITTED[:2]),
     "a long list": resp([*ADMITTED, 0]),
-    "the reply for one limit more": resp([*ADMITTED, 0, 30, 29, 0, 900_000]),
+    "the reply for one limit more": resp([*ADMITTED, 0, 30, WINDOW_MS, 29, 0, 900_000]),
     "strings instead of integers": resp([str(number) for number in ADMITTED]),
     "one string among integers": but(1, "1"),
     "nil among integers": but(3, b"$-1\r\n"),
@@ -79,15 +91,16 @@ MALFORMED = {
     "an unknown state": but(2, 6),
     "a limit below zero": but(3, -1),
     "a negative state": but(2, -1),
-    "remaining below zero": but(4, -1),
-    "remaining above the limit": but(4, 6),
-    "a wait though admitted": but(5, 1),
-    "a refusal without a wait": but(5, 0, REFUSED),
-    "a refusal that waits for ever": but(5, -1, REFUSED),
-    "a reset below zero": but(6, -1),
+    "a window below zero": but(4, -1),
+    "remaining below zero": but(5, -1),
+    "remaining above the limit": but(5, 6),
+    "a wait though admitted": but(6, 1),
+    "a refusal without a wait": but(6, 0, REFUSED),
+    "a refusal that waits for ever": but(6, -1, REFUSED),
+    "a reset below zero": but(7, -1),
     "admitted against a block": but(1, 1, BLOCKED),
-    "a block with a place left": but(29, 1, BLOCKED),
-    "a block without a wait": but(30, 0, BLOCKED),
+    "a block with a place left": but(35, 1, BLOCKED),
+    "a block without a wait": but(36, 0, BLOCKED),
 }
 
 GARBAGE = {

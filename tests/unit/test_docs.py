@@ -6,15 +6,20 @@ import re
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from flask import Flask
+from flask import Flask, g, request
 
 from authguard import Denied, default_policies, load_policies
 from authguard.flask import AuthGuard
 from authguard.flask.settings import Settings
 from authguard.policy_file import _read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from authguard import Guard
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -96,6 +101,46 @@ def test_the_plain_example_protects(valkey_url: str) -> None:
     exec(compile(example, "README.md", "exec"), scope)
     assert scope["attempt"].succeeded
     scope["guard"].close()
+
+
+def test_the_api_example_limits(valkey_url: str) -> None:
+    """README's API view, policy and operator's words, run as printed: burst, override, load."""
+    policy = tomllib.loads(blocks("toml")[2])
+    app = a_flask_app(valkey_url)
+    app.config["AUTHGUARD_POLICY"] = policy
+    guard = AuthGuard(app, clock=lambda: 1_800_000_000_000, tier={"acme-pro": "pro"}.get)
+    example = next(code for code in blocks("python") if "@guard.limit(" in code)
+    scope: dict[str, Any] = {"app": app, "guard": guard, "g": g, "build_report": lambda: "ok"}
+    exec(compile(example, "README.md", "exec"), scope)
+
+    @app.before_request
+    def key() -> None:
+        g.api_key = request.headers["X-Api-Key"]
+
+    def answers(key: str, times: int) -> list[int]:
+        client, headers = app.test_client(), {"X-Api-Key": key}
+        return [client.get("/api/report", headers=headers).status_code for _ in range(times)]
+
+    assert answers("acme", 41) == [200] * 40 + [429]
+    with app.app_context():
+        (command,) = re.findall(r'override api month --account acme --to "(\S+)" --for 30d', README)
+        guard.guard.override("api", "month", account="acme", to=command, for_ms=30 * 86_400_000)
+        usage = {each.name: each for each in guard.guard.usage("api", account="acme")}
+        assert usage["month"].limit == 500_000
+        assert "guard.guard.load(0.2)" in README
+        guard.guard.load(0.2)
+    # 40 of the second's 500 are used, and a fifth of those is to be had: 60 more.
+    assert answers("omar", 40) + answers("vera", 21) == [200] * 60 + [503]
+    with app.app_context():
+        guard.guard.close()
+
+
+def test_the_limiter_example_counts(guard_factory: Callable[..., Guard]) -> None:
+    """README's token bucket, run as printed: two of its 20 tokens are taken."""
+    example = next(code for code in blocks("python") if "guard.limiter(" in code)
+    scope: dict[str, Any] = {"guard": guard_factory()}
+    exec(compile(example, "README.md", "exec"), scope)
+    assert (scope["decision"].allowed, scope["decision"].remaining) == (True, 18)
 
 
 def test_the_settings_of_who_is_asking_work_as_printed(valkey_url: str) -> None:
