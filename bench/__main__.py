@@ -1,8 +1,9 @@
 """
-What one login decision costs, against a PING and a no-op EVALSHA on the same connection.
+What one login decision costs, against a PING and a no-op EVALSHA; and ours beside its peers.
 
-Usage: ``python -m bench [--quick] [--json FILE]``. Rounds of the three are interleaved in random
-order, so that slow and fast minutes of the machine strike all alike; the ratio is the figure.
+Usage: ``python -m bench [decision | peers] [--quick] [--json FILE]``; without a word, both. Rounds
+are interleaved in random order, so that slow and fast minutes of the machine strike all alike; the
+ratio is the figure. The peers are other libraries, which the extra ``bench`` installs.
 """
 
 from __future__ import annotations
@@ -129,13 +130,8 @@ def flood_of_refusals(guard: Guard, client: valkey.Valkey) -> dict[str, int]:
     return {"refused": refused, "bytes_before": sizes[0], "bytes_after": sizes[1]}
 
 
-def main() -> None:
-    """Measure, print a table, and write JSON if asked to."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work, to see it run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
-    chosen = parser.parse_args()
-    figures = measure(rounds=4 if chosen.quick else 40, chunk=500)
+def report(figures: dict[str, Any]) -> None:
+    """Print the table of what a decision costs."""
     print(f"{'':26}{'p50 µs':>9}{'p99 µs':>9}")
     for name, p50_us in figures["p50_us"].items():
         print(f"{name:26}{p50_us:9.1f}{figures['p99_us'][name]:9.1f}")
@@ -150,6 +146,25 @@ def main() -> None:
         f"{flood['refused']:,} refused tries: {flood['bytes_before']:,} bytes in the store before,"
         f" {flood['bytes_after']:,} after"
     )
+
+
+def main() -> None:
+    """Measure, print a table, and write JSON if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n\n")[0])
+    parser.add_argument("part", nargs="?", choices=("decision", "peers"), help="default: both")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, to see it run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    chosen = parser.parse_args()
+    figures: dict[str, Any] = {}
+    if chosen.part != "peers":
+        figures = measure(rounds=4 if chosen.quick else 40, chunk=500)
+        report(figures)
+    if chosen.part != "decision":
+        from bench import peers  # noqa: PLC0415 (its libraries are an extra)
+
+        print()
+        figures["peers"] = peers.compare(quick=chosen.quick)
+        peers.report(figures["peers"])
     if chosen.json:
         chosen.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
