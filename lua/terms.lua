@@ -63,7 +63,8 @@ function terms.scaled(own, share, drains)
   return scaled
 end
 
--- An exempt limit admits and counts nothing. What stands in it can still be seen and cleared.
+-- An exempt limit admits and counts nothing. What was counted before can still be seen, given back
+-- and cleared; whoever was admitted exempt must not settle it.
 function terms.exempt(algorithm)
   local exempt = {}
   function exempt.refuses()
@@ -71,9 +72,6 @@ function terms.exempt(algorithm)
   end
   function exempt.charge() end
   function exempt.refused() end
-  function exempt.settle()
-    return 0, 0
-  end
   -- -> state (5 exempt), remaining, wait (ms), reset (ms)
   function exempt.verdict(limit)
     return 5, limit.limit, 0, 0

@@ -279,10 +279,7 @@ class MemoryStore:
         self, _: int, asked: list[_Asked], reserved_at_ms: int, attempt_id: bytes, cost: int
     ) -> list[int]:
         freed = (
-            [0, 0]
-            if each.exempt
-            else each.limit.settle(reserved_at_ms, attempt_id, cost * each.weight)
-            for each in asked
+            each.limit.settle(reserved_at_ms, attempt_id, cost * each.weight) for each in asked
         )
         return [*chain.from_iterable(freed)]
 

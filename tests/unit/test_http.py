@@ -144,8 +144,8 @@ def quota(name: str = "api-key", **changes: Any) -> answers.Quota:
 def admitted(**changes: Any) -> Verdict:
     """Make what a limit of 5 says of the third attempt."""
     numbers: dict[str, Any] = {
-        "name": "key", "limit": 5, "window_ms": 60_000, "refuses": False, "locked": False, "lock_set": False,
-        "remaining": 2, "retry_after_ms": 0, "reset_after_ms": 40_001,
+        "name": "key", "limit": 5, "window_ms": 60_000, "remaining": 2, "refuses": False,
+        "locked": False, "lock_set": False, "retry_after_ms": 0, "reset_after_ms": 40_001,
     }  # fmt: skip
     return Verdict(**numbers | changes)
 
