@@ -206,7 +206,7 @@ def test_exempt_counts_nothing_and_success_gives_nothing_back(
 def test_what_was_counted_before_an_exemption_is_given_back(
     make: Callable[..., Guard], algorithm: str
 ) -> None:
-    """An attempt that was counted, and succeeds while its account is exempt, takes its place back."""
+    """What was counted and succeeds while its account is exempt takes its place back."""
     table = {"name": "hour", "by": ["account"], algorithm: "2/1h"}
     guard = make(policies={"mail": {"limits": [table]}})
     counted = guard.attempt("mail", account="vera", client=ADDRESS)
