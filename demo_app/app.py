@@ -1,4 +1,4 @@
-"""The demo's web app: authguard's sign-in, a home page and the outbox."""
+"""The demo's web app: authguard's sign-in, a home page, the outbox and the load page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 from authguard.flask import AuthGuard
 from authguard.identity import normalise_identifier
 from demo_app.accounts import PEOPLE, SqlAccounts
+from demo_app.load import add_load, demo_policies, load_pages
 from demo_app.outbox import SqlOutbox
 from demo_app.settings import Settings
 
@@ -55,20 +56,22 @@ def create_app(settings: Settings) -> Flask:
         AUTHGUARD_DEADLINE_MS=settings.deadline_ms,
         AUTHGUARD_TRUSTED_PROXIES=list(settings.trusted_proxies),
         AUTHGUARD_HASH_SLOTS=settings.hash_slots,
-        AUTHGUARD_POLICY=settings.policy,
+        AUTHGUARD_POLICY=demo_policies(settings.policy),
         AUTHGUARD_BASE_URL=settings.base_url,
     )
     # The accounts' spelling for all names: else a number that nobody has would get tries for each.
     guard = AuthGuard(app, normalise=normalise_identifier)
     outbox = SqlOutbox(settings.database)
+    accounts = SqlAccounts(settings.database)
     sign_in = guard.blueprint(
-        accounts=SqlAccounts(settings.database),
+        accounts=accounts,
         notifier=outbox,
         channels=("sms", "email"),
         sms_countries=("US",),
     )
     app.register_blueprint(sign_in, url_prefix="/auth")
     app.register_blueprint(pages)
+    add_load(app, guard, accounts)
     app.extensions[pages.name] = _Demo(settings, guard, outbox)
     app.context_processor(_site)
     app.register_error_handler(HTTPException, _problem)
@@ -81,7 +84,7 @@ def from_environment() -> Flask:
 
 
 def _site() -> dict[str, object]:
-    links = [("Start", "/"), ("Sign in", "/auth/login"), ("Outbox", "/outbox")]
+    links = [("Start", "/"), ("Sign in", "/auth/login"), ("Outbox", "/outbox"), ("Load", "/load")]
     return {
         "authguard_site_name": "authguard demo",
         "authguard_site_url": "/",
@@ -134,9 +137,10 @@ def _sent() -> list[Sent]:
 
 
 @pages.after_request
+@load_pages.after_request
 def _strict(response: Response) -> Response:
     policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     response.headers.setdefault("Content-Security-Policy", policy)
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    response.headers.setdefault("Cache-Control", "no-store")  # the outbox shows codes and links
+    response.headers.setdefault("Cache-Control", "no-store")  # codes and links are shown
     return response

@@ -16,6 +16,7 @@ authguard demo
   Start here    {url}/
   Sign in       {url}/auth/login
   Outbox        {url}/outbox   (all mails and text messages)
+  Load          {url}/load     (who gets through when the service is short of capacity)
   Valkey        {store}
 
 Accounts (e-mail and phone do as well as the username)

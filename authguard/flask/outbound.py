@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 from werkzeug.routing import BuildError
 
-from authguard._outgoing import Outgoing
+from authguard._outgoing import Later, Outgoing
 from authguard.errors import ConfigurationError, Denied, InvalidInput, StoreUnavailable
 from authguard.flask import signals
 from authguard.flows.otp import SECOND_FACTOR
@@ -161,16 +161,15 @@ class Outbound:
         """Send a code the way its holder says; what can't be sent can't be entered either."""
         channel: Channel = "sms" if holder.channel == "sms" else "email"
 
-        def send() -> None:
+        def send() -> Later | None:
             message_id = self._guard.one_time.message_id(holder, challenge, code)
-            sent = self._send(
+            return self._send(
                 "otp.send", "code", channel, to,
+                unsent=lambda: self._guard.one_time.take_code(holder, challenge, code),
                 template="code", device=device, message_id=message_id,
                 code=code, minutes=max(1, life_ms // 60_000), host=self._host,
                 second_factor=holder.purpose == SECOND_FACTOR,
             )  # fmt: skip
-            if not sent:
-                self._guard.one_time.take_code(holder, challenge, code)
 
         self._later("otp.send", send)
 
@@ -195,20 +194,19 @@ class Outbound:
         values |= {"template": template, "link": self._url("password_forgot")}
         self._later("notice", lambda: self._send(action, "notice", channel, to, **values))
 
-    def _link(self, to: Recipient, action: str | None, purpose: str) -> None:
+    def _link(self, to: Recipient, action: str | None, purpose: str) -> Later | None:
         holder = Holder(AccountKey.of_app(to.key), known=True, purpose=purpose, channel="email")
         if to.email is None:
-            return
+            return None
         links = self._guard.one_time
         token = links.issue_link(holder, bound_to=to.bound_to, life_ms=LINK_LIFE_MS)
         kind: Kind = "reset" if purpose == RESET else "unlock"
-        sent = self._send(
+        return self._send(
             action, kind, "email", to,
+            unsent=lambda: links.take_link(holder, token, bound_to=to.bound_to),
             template=kind, token=token, minutes=LINK_LIFE_MS // 60_000,
             link=self._url("password_reset" if purpose == RESET else "unlock", token=token),
         )  # fmt: skip
-        if not sent:
-            links.take_link(holder, token, bound_to=to.bound_to)
 
     def _send(
         self,
@@ -218,51 +216,103 @@ class Outbound:
         to: Recipient,
         *,
         template: str,
+        unsent: Callable[[], object] = lambda: None,
         device: str | None = None,
         message_id: bytes | None = None,
         **values: Any,
-    ) -> bool:
-        """Reserve one message and send it; tell whether the notifier has taken it."""
-        address = to.address(channel)
-        try:
-            destination = _read(channel, address)
-        except InvalidInput:
-            self._withheld(action, to, ("address",))  # there is none, or it can't be one
-            return False
-        if isinstance(destination, Phone) and not self._may_text(destination):
-            self._withheld(action, to, ("country",))
-            return False
-        if action is not None:
-            message_id = message_id or secrets.token_bytes(5)
-            try:
-                attempt = self._guard.message(
-                    action, destination=destination, device=device, message_id=message_id
-                )
-            except Denied as error:
-                self._withheld(action, to, error.decision.refused_by)
-                return False
-            except StoreUnavailable as error:
-                _log.error(
-                    "%s: not sent, since the store gave no verdict: %s", action, error.reason
-                )
-                return False
-            self._tell_of_stops(attempt)
-            if kind != "code":  # nothing in it can be entered: it counts for nothing
-                self._over(destination, message_id, False)
+    ) -> Later | None:
+        """
+        Reserve one message and send it: now, or later if a leaky bucket gives it a turn.
+
+        What was reserved stays, so a turn that was given is kept whatever happens meanwhile.
+        ``unsent`` is called if the message is withheld, or the notifier doesn't take it.
+        """
+        message_id = message_id or secrets.token_bytes(5)
+        destination = self._destination(action, channel, to)
+        begins_s = None
+        if destination is not None:
+            begins_s = self._reserve(
+                action, kind, to, destination, device=device, message_id=message_id
+            )
+        if destination is None or begins_s is None:
+            unsent()
+            return None
+        # Made before its turn comes, which it would else miss by the time that takes.
         subject, body = self._render(template, channel, username=to.username, **values)
         message = Message(
-            kind, channel, address or "", subject, body, values.get("code"), values.get("token")
+            kind,
+            channel,
+            to.address(channel) or "",
+            subject,
+            body,
+            values.get("code"),
+            values.get("token"),
         )
+
+        def deliver() -> None:
+            reason = self._deliver(message)
+            if reason is not None:
+                self._failed(action or kind, reason)
+                if action is not None:
+                    self._over(destination, message_id, False)
+                unsent()
+
+        if begins_s <= self._outgoing.now_s():
+            deliver()
+            return None
+        return Later(begins_s, self._in_app(deliver))
+
+    def _destination(
+        self, action: str | None, channel: Channel, to: Recipient
+    ) -> Email | Phone | None:
+        """Read where a message goes; None, and told of, if none may."""
+        try:
+            destination = _read(channel, to.address(channel))
+        except InvalidInput:
+            self._withheld(action, to, ("address",))  # there is none, or it can't be one
+            return None
+        if isinstance(destination, Phone) and not self._may_text(destination):
+            self._withheld(action, to, ("country",))
+            return None
+        return destination
+
+    def _reserve(
+        self,
+        action: str | None,
+        kind: Kind,
+        to: Recipient,
+        destination: Email | Phone,
+        *,
+        device: str | None,
+        message_id: bytes,
+    ) -> float | None:
+        """Reserve the message; tell when its turn is, by the queue's clock. None: withheld."""
+        if action is None:
+            return self._outgoing.now_s()
+        try:
+            attempt = self._guard.message(
+                action, destination=destination, device=device, message_id=message_id
+            )
+        except Denied as error:
+            self._withheld(action, to, error.decision.refused_by)
+            return None
+        except StoreUnavailable as error:
+            _log.error("%s: not sent, since the store gave no verdict: %s", action, error.reason)
+            return None
+        begins_s = self._outgoing.now_s() + attempt.decision.delay_ms / 1000
+        self._tell_of_stops(attempt)
+        if kind != "code":  # nothing in it can be entered: it counts for nothing
+            self._over(destination, message_id, False)
+        return begins_s
+
+    def _deliver(self, message: Message) -> str | None:
+        """Hand a message over; give why it was not taken, if it wasn't."""
         try:
             self._notifier.send(message)
         except Exception as error:  # noqa: BLE001 - whatever an app's notifier raises
             # By its type alone: its text may hold the address. Ours is made of one word.
-            reason = error.reason if isinstance(error, DeliveryFailed) else type(error).__name__
-            self._failed(action or kind, reason)
-            if action is not None and message_id is not None:
-                self._over(destination, message_id, False)
-            return False
-        return True
+            return error.reason if isinstance(error, DeliveryFailed) else type(error).__name__
+        return None
 
     def _over(self, destination: Email | Phone, message_id: bytes, entered: bool) -> None:
         """Tell the conversion guard what became of a message."""
@@ -290,12 +340,15 @@ class Outbound:
         return f"{self._base_url}{path}" + (f"?{urlencode(query)}" if query else "")
 
     def _later(self, action: str, job: Callable[[], object]) -> None:
-        def run() -> None:
-            with self._app.app_context():
-                job()
-
-        if not self._outgoing.put(run):
+        if not self._outgoing.put(self._in_app(job)):
             self._failed(action, "too many messages are waiting")
+
+    def _in_app(self, job: Callable[[], object]) -> Callable[[], object]:
+        def run() -> object:
+            with self._app.app_context():
+                return job()
+
+        return run
 
     def _withheld(self, action: str | None, to: Recipient, reasons: tuple[str, ...]) -> None:
         _log.warning("%s: a message was withheld: %s", action or "notice", ", ".join(reasons))
