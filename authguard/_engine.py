@@ -9,6 +9,7 @@ from authguard._core.calls import LATEST_MS
 from authguard._core.keys import can_override
 from authguard.checks import shown
 from authguard.errors import TooDear
+from authguard.limits.rates import LARGEST_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,8 @@ def check_cost(cost: object, shape: Shape) -> None:
     """
     if type(cost) is not int or cost < 1:
         raise ValueError(f"cost: must be a whole number of at least 1, not {shown(cost)}")
+    if cost > LARGEST_COUNT:
+        raise TooDear(cost, LARGEST_COUNT)
     for limit in shape.limits:
         most = limit.algorithm.largest_cost(reserved=shape.reserved)
         if most is not None and cost * limit.cost > most:
@@ -76,7 +79,9 @@ def check_reachable(cost: int, decision: Decision, shape: Shape) -> None:
     Raises:
         TooDear: If there is one.
     """
-    costs = {limit.name: cost * limit.cost for limit in shape.limits}
+    limits = {limit.name: limit for limit in shape.limits}
     for verdict in decision.verdicts:
         if verdict.retry_after_ms < 0:
-            raise TooDear(costs[verdict.name], verdict.limit, verdict.name)
+            limit = limits[verdict.name]
+            most = limit.algorithm.largest_cost(reserved=shape.reserved) or verdict.limit
+            raise TooDear(cost * limit.cost, most, verdict.name)

@@ -84,6 +84,11 @@ class GuardBase:
         """Gives the one spelling of a name; for sign-up, so that names are stored as they count."""
         return self._subjects.normalise
 
+    @property
+    def knows_tiers(self) -> bool:
+        """Whether it has a function that gives an account's tier."""
+        return self._subjects.tier is not None
+
     def account_key(self, account: str) -> AccountKey:
         """
         Give the one key under which an account counts, whatever it was called by.

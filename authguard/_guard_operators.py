@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from authguard._core import calls
 from authguard._core.keys import Shape, can_override, load_key, override_key, pardon_key
@@ -10,7 +10,7 @@ from authguard._guard_base import GuardBase
 from authguard._subjects import Claims
 from authguard.checks import shown
 from authguard.errors import ConfigurationError, InvalidInput
-from authguard.limits import SlidingLog, heeds_pardon
+from authguard.limits import Algorithm, SlidingLog, heeds_pardon
 from authguard.limits.rates import LONGEST_PERIOD_MS
 from authguard.policy import ADDRESS_PARTS
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from authguard._subjects import Known, NoAccount
     from authguard.decision import Cleared, Usage
     from authguard.identity import Email, Phone
-    from authguard.limits import Algorithm
     from authguard.policy import PolicyLimit
 
 __all__ = ["GuardOperators"]
@@ -230,8 +229,9 @@ class GuardOperators(GuardBase):
             action: The policy's name.
             limit: The limit's name; it must count by account, or by the account's device.
             account: The account in any spelling.
-            to: The numbers, as the limit's own are written (``"5000/1h"``; other options stay as
-                they are), or an algorithm of the same kind. None: the account is exempt.
+            to: The numbers, as the limit's own are written (``"5000/1h"``), or an algorithm of the
+                same kind, period and options. A text keeps the other options of the limit, or of
+                the account's tier, such as a burst. None: the account is exempt.
             for_ms: How long, in milliseconds.
             now_ms: As in :meth:`attempt`.
 
@@ -248,10 +248,29 @@ class GuardOperators(GuardBase):
         if type(for_ms) is not int or not 1 <= for_ms <= LONGEST_PERIOD_MS:
             raise ValueError("for_ms: must be whole milliseconds from 1, ten years at most")
         changed = self._changeable(action, limit)
-        numbers = [] if to is None else changed.algorithm.numbers_of(to, "to")
-        keys = self._override_keys(action, account)
+        known = self._of_account(action, account)
+        own = changed.of_tier(known.tier).algorithm
+        numbers = [] if to is None else own.numbers_of(to, "to")
+        if isinstance(to, Algorithm) and _options(to, changed) != _options(own, changed):
+            raise ConfigurationError(
+                "AG006",
+                "to",
+                f"{shown(to)} differs from the limit in more than its numbers",
+                "write the numbers as text, or give an algorithm with the limit's own options",
+            )
+        if changed.cost > 1 and numbers and numbers[0] < changed.cost:
+            raise ConfigurationError(
+                "AG005",
+                "to",
+                f"{numbers[0]} places are fewer than the {changed.cost} that an attempt takes",
+                f"give {changed.cost} or more; to shut the account out, block it",
+            )
         call = calls.override(
-            keys, changed, numbers=numbers, life_ms=for_ms, now_ms=self._engine.now_ms(now_ms)
+            _override_keys(action, known),
+            changed,
+            numbers=numbers,
+            life_ms=for_ms,
+            now_ms=self._engine.now_ms(now_ms),
         )
         return self._engine.store.run(call) or 0
 
@@ -260,9 +279,12 @@ class GuardOperators(GuardBase):
     ) -> bool:
         """Take an override back; tell whether there was one. Errors are :meth:`override`'s."""
         changed = self._changeable(action, limit)
-        keys = self._override_keys(action, account)
         call = calls.override(
-            keys, changed, numbers=[], life_ms=0, now_ms=self._engine.now_ms(now_ms)
+            _override_keys(action, self._of_account(action, account)),
+            changed,
+            numbers=[],
+            life_ms=0,
+            now_ms=self._engine.now_ms(now_ms),
         )
         return self._engine.store.run(call) is not None
 
@@ -340,13 +362,12 @@ class GuardOperators(GuardBase):
             )
         return limit
 
-    def _override_keys(self, action: str, account: str) -> tuple[str, ...]:
+    def _of_account(self, action: str, account: str) -> Known:
         if not isinstance(account, str):
             raise InvalidInput("account", "is missing")
-        known = self._subjects.known(
+        return self._subjects.known(
             self.policy(action), Claims(account), partial=True, listed=False
         )
-        return tuple(override_key(action, of["account"]) for of in known.pseudonyms)
 
     def _load_keys(self) -> tuple[str, ...]:
         return tuple(load_key(each.of("global", "")) for each in self._engine.pseudonyms)
@@ -368,6 +389,15 @@ class GuardOperators(GuardBase):
         """Give the one block that is meant."""
         known, by = self._named(account, client, network)
         return known, Shape.of_block(by, secrets=len(self._subjects.pseudonyms))
+
+
+def _override_keys(action: str, known: Known) -> tuple[str, ...]:
+    return tuple(override_key(action, of["account"]) for of in known.pseudonyms)
+
+
+def _options(algorithm: Algorithm, limit: PolicyLimit) -> list[Any]:
+    """Give what the Lua is told of an algorithm besides its numbers."""
+    return algorithm.spec(limit.by, reserved=True)[len(algorithm.numbers()) :]
 
 
 def _cleared_by(subjects: frozenset[str]) -> frozenset[str]:

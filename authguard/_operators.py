@@ -20,6 +20,7 @@ from authguard._notes import check_text
 from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
 from authguard.errors import ConfigurationError, InvalidInput, StoreUnavailable
 from authguard.guard import Guard
+from authguard.identity import AccountKey
 from authguard.identity.addresses import read_address
 from authguard.identity.pseudonyms import check_secrets
 from authguard.limits import parse_period_ms
@@ -60,7 +61,10 @@ _NOTHING_FREED: Final = 3
 #: Longest time of one decision at a desk of our own: a person waits, no request.
 _PATIENT_MS: Final = 2_000
 
-_AS_SPELT: Final = "names count as they are spelt: if your app looks them up, use flask authguard"
+_AS_SPELT: Final = (
+    "names count by their spelling, whatever its case: if your app looks them up, use flask"
+    " authguard, and --exact for a key as it is"
+)
 
 
 class _Address(click.ParamType[Any]):
@@ -137,6 +141,30 @@ def why_option(where: str = "kept for 90 days") -> Callable[[Callable[..., Any]]
     return click.option("--reason", metavar="TEXT", type=_Line(), help=f"Why; {where}.")
 
 
+#: Options that read the account's name as its key.
+exact_option: Final = click.option(
+    "--exact",
+    is_flag=True,
+    help="Take the account's name as its key, such as an API key: not spelt otherwise, not looked"
+    " up.",
+)
+
+
+def named_account(account: str | None, *, exact: bool) -> str | None:
+    """
+    Give the account that is meant, as the guard takes it.
+
+    Raises:
+        InvalidInput: It can't be a key.
+    """
+    if account is None or not exact:
+        return account
+    try:
+        return AccountKey(account)
+    except InvalidInput as error:
+        raise click.UsageError(printable(str(error))) from None
+
+
 def _whom(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say whom, who, and why."""
     for option in (
@@ -151,6 +179,7 @@ def _whom(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="ADDR",
             help="A client, by any of its addresses; with --account, the account from there.",
         ),
+        exact_option,
         click.option(
             "--account", metavar="NAME", help="An account, by any of its names; never a pattern."
         ),
@@ -171,6 +200,7 @@ def _whom(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--destination", metavar="TO", help="An e-mail address or phone number that messages go to."
 )
+@exact_option
 @where_options
 def status_command(
     *,
@@ -178,6 +208,7 @@ def status_command(
     account: str | None,
     client: Address | None,
     destination: str | None,
+    exact: bool,
     as_json: bool,
     store_url: str | None = None,
     policy: str | None = None,
@@ -192,6 +223,7 @@ def status_command(
     """
     if account is None and client is None and destination is None:
         raise click.UsageError("name somebody: KEY, --client or --destination")
+    account = named_account(account, exact=exact)
     with open_desk(store_url, policy) as desk:
         say_how_it_counts(desk, account)
         _say_whose_tiers(desk, action, account)
@@ -212,6 +244,7 @@ def unlock_command(
     *,
     actions: tuple[str, ...],
     account: str | None,
+    exact: bool,
     client: Address | None,
     network: Address | None,
     by: str,
@@ -228,6 +261,7 @@ def unlock_command(
     or --network alone, what counts by that. A block is lifted whatever ACTION is named, since it
     holds for all.
     """
+    account = named_account(account, exact=exact)
     selection = _selection(account, client, network)
     with open_desk(store_url, policy) as desk:
         say_how_it_counts(desk, account)
@@ -245,6 +279,7 @@ def unlock_command(
 def block_command(
     *,
     account: str | None,
+    exact: bool,
     client: Address | None,
     network: Address | None,
     by: str,
@@ -260,6 +295,7 @@ def block_command(
     No success, no new password and no window ends it: only --for, or an unlock. Sessions that are
     open already stay open.
     """
+    account = named_account(account, exact=exact)
     selection = _selection(account, client, network)
     with open_desk(store_url, policy) as desk:
         say_how_it_counts(desk, account)
@@ -315,16 +351,19 @@ def _own_guard(store_url: str | None, policy: str | None) -> Guard:
 
 def say_how_it_counts(desk: Desk, account: str | None) -> None:
     """Say on standard error what an operator must know of how a name counts."""
-    word = None if account is None else desk.word(account)
+    word = None if account is None or isinstance(account, AccountKey) else desk.word(account)
     if word is not None:
         click.echo(f"Note: {word}", err=True)
 
 
 def _say_whose_tiers(desk: Desk, action: str, account: str | None) -> None:
     """Say that only an app knows an account's tier, where the action's limits tell tiers apart."""
-    apps = DESK in click.get_current_context().meta
-    if account is not None and not apps and desk.guard.policy(action).tiers:
-        click.echo("Note: limits are shown as without a tier, which your app alone knows", err=True)
+    if account is not None and not desk.guard.knows_tiers and desk.guard.policy(action).tiers:
+        click.echo(
+            "Note: limits are shown as without a tier; with AuthGuard(tier=…) in the app, flask"
+            " authguard shows an account's own",
+            err=True,
+        )
 
 
 def _tell_what_stays(done: Unlocked, selection: Selection) -> None:

@@ -124,7 +124,7 @@ class Subjects:
         if tier is not None:
             check_function(tier, "tier")
         self._resolve = resolve
-        self._tier = tier
+        self.tier = tier
         self._tiers = frozenset(name for each in policies.values() for name in each.tiers)
         self._allowlist = read_networks(allowlist, "allowlist")
         self._denylist = read_networks(denylist, "denylist")
@@ -187,8 +187,8 @@ class Subjects:
         """Give the account's tier, if the policy's limits tell tiers apart."""
         if account is None or not policy.tiers:
             return None
-        tier = self._tier(account) if given is None and self._tier is not None else given
-        if tier is not None and tier not in self._tiers:
+        tier = self.tier(account) if given is None and self.tier is not None else given
+        if tier is not None and (not isinstance(tier, str) or tier not in self._tiers):
             raise ConfigurationError(
                 "AG051",
                 "tier",
@@ -202,7 +202,8 @@ def _of_priority(
     policy: Policy, priority: str | None, *, every: bool
 ) -> dict[str, tuple[str, str]]:
     """Say which of the limits that have a priority apply; to an operator, all of them."""
-    if priority is not None and priority != NORMAL and priority not in policy.priorities:
+    known = isinstance(priority, str) and priority in {NORMAL, *policy.priorities}
+    if priority is not None and not known:
         raise ConfigurationError(
             "AG052",
             "priority",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from authguard._operators import (
+    exact_option,
+    named_account,
     open_desk,
     say_how_it_counts,
     where_options,
@@ -20,12 +22,13 @@ from authguard._operators import (
     why_option,
 )
 from authguard._terminal import EXIT_STATUS
-from authguard.limits import parse_period_ms
+from authguard.limits import LeakyBucket, TokenBucket, parse_period_ms
 from authguard.ops.printable import printable
 from authguard.ops.standing_table import moment
 from authguard.ops.terms import EXEMPT, current_load, lift_override, override, set_load
 
 if TYPE_CHECKING:
+    from authguard.limits import Algorithm
     from authguard.ops.terms import Load, Overridden
 
 __all__ = ["load_command", "override_command"]
@@ -65,7 +68,10 @@ class _Share(click.ParamType[Any]):
 @click.argument("action")
 @click.argument("limit")
 @click.option("--account", metavar="NAME", required=True, help="The account, by any of its names.")
+@exact_option
 @click.option("--to", metavar="RATE", help="Its numbers, in the limit's notation, such as 5000/1h.")
+@click.option("--burst", type=click.IntRange(1), metavar="N", help="With --to, of a token_bucket.")
+@click.option("--queue", type=click.IntRange(0), metavar="N", help="With --to, of a leaky_bucket.")
 @click.option("--exempt", is_flag=True, help="The limit doesn't apply to the account.")
 @click.option("--lift", is_flag=True, help="Take an override back.")
 @click.option("--for", "length", metavar="PERIOD", help="How long, such as 7d.")
@@ -79,7 +85,10 @@ def override_command(
     action: str,
     limit: str,
     account: str,
+    exact: bool,
     to: str | None,
+    burst: int | None,
+    queue: int | None,
     exempt: bool,
     lift: bool,
     length: str | None,
@@ -102,14 +111,28 @@ def override_command(
         raise click.UsageError("--lift holds for good; leave --for out")
     if not lift and length is None:
         raise click.UsageError("say how long, such as --for 7d")
+    if (burst is not None or queue is not None) and (to is None or None not in (burst, queue)):
+        raise click.UsageError("--burst or --queue goes with --to, one of the two")
+    whom = named_account(account, exact=exact) or account
     with open_desk(store_url, policy) as desk:
-        say_how_it_counts(desk, account)
+        say_how_it_counts(desk, whom)
         if length is None:
-            done = lift_override(desk, action, limit, account=account, by=by, reason=reason)
+            done = lift_override(desk, action, limit, account=whom, by=by, reason=reason)
         else:
             for_ms = parse_period_ms(length, "--for")
+            numbers: str | Algorithm | None = to
+            if to is not None and burst is not None:
+                numbers = TokenBucket(to, burst=burst, where="--to")
+            elif to is not None and queue is not None:
+                numbers = LeakyBucket(to, queue=queue, where="--to")
             done = override(
-                *(desk, action, limit), account=account, to=to, for_ms=for_ms, by=by, reason=reason
+                *(desk, action, limit),
+                account=whom,
+                to=numbers,
+                shown=to and " ".join(filter(None, (to, _holds(burst, queue)))),
+                for_ms=for_ms,
+                by=by,
+                reason=reason,
             )
     click.echo(json.dumps(done.as_json()) if as_json else _overridden(done))
     if not done:
@@ -157,6 +180,13 @@ def load_command(
         click.echo("Note: no limit of the policy is elastic, so none follows the load", err=True)
 
 
+def _holds(burst: int | None, queue: int | None) -> str | None:
+    """Say what a bucket holds, as a policy would."""
+    if burst is not None:
+        return f"burst {burst}"
+    return None if queue is None else f"queue {queue}"
+
+
 def _overridden(done: Overridden) -> str:
     what = f"{done.action}: {done.limit} of account"
     if done.until_ms is None:
@@ -172,7 +202,11 @@ def _overridden(done: Overridden) -> str:
 
 
 def _load(load: Load) -> str:
-    until = "" if load.until_ms is None else f" until {moment(load.until_ms, load.at_ms)} (UTC)"
+    until = (
+        ""
+        if load.until_ms is None or load.share == 1
+        else f" until {moment(load.until_ms, load.at_ms)} (UTC)"
+    )
     lines = [f"load {load.share:g}{until}"]
     lines += [f"followed by {action}: {', '.join(names)}" for action, names in load.elastic.items()]
     return "\n".join(lines)

@@ -21,6 +21,8 @@ No message ever holds a raw identifier, a password, a code or a secret.
 
 from __future__ import annotations
 
+from typing import Final
+
 from authguard.decision import DENYLIST, RECOVERY_WAIT_MS, Decision, Verdict
 
 __all__ = [
@@ -37,6 +39,10 @@ __all__ = [
     "Unavailable",
     "refusal",
 ]
+
+
+#: From here on a number is no longer written out.
+_UNTOLD: Final = 10**18
 
 
 class AuthguardError(Exception):
@@ -78,10 +84,11 @@ class InvalidInput(AuthguardError, ValueError):
 class TooDear(AuthguardError, ValueError):
     """A cost is more than a limit could ever admit; nothing was charged, and no wait would help."""
 
-    def __init__(self, cost: int, most: int, limit: str) -> None:
-        super().__init__(
-            f"cost: {cost} is more than the limit {most} of {limit!r} could ever admit"
-        )
+    def __init__(self, cost: int, most: int, limit: str | None = None) -> None:
+        whose = "any limit" if limit is None else f"the limit {most} of {limit!r}"
+        # A request can ask for a number of so many digits that Python refuses to write it out.
+        number = str(cost) if cost < _UNTOLD else "it"
+        super().__init__(f"cost: {number} is more than {whose} could ever admit")
 
 
 class Denied(AuthguardError):

@@ -18,7 +18,7 @@ from authguard._engine import check_cost, check_reachable
 from authguard._guard_operators import GuardOperators
 from authguard._subjects import NO_ACCOUNT, Claims
 from authguard.attempt import Attempt
-from authguard.checks import shown
+from authguard.checks import is_unicode, shown
 from authguard.decision import Decision
 from authguard.errors import ConfigurationError, Denied, Denylisted, StoreUnavailable, refusal
 from authguard.limiter import Limiter
@@ -244,9 +244,13 @@ class Guard(GuardOperators):
                 "give another algorithm, such as a SlidingLog; a Conversion stands in policies,"
                 " which tell what was entered",
             )
-        own = name or repr(limit)
+        own = repr(limit) if name is None else name
+        if not isinstance(own, str) or not is_unicode(own):
+            raise ConfigurationError(
+                "AG005", "limiter(name=…)", f"{shown(name)} is no text", "give one, or leave it out"
+            )
         of = limit.of if isinstance(limit, Distinct) else None
-        bound = PolicyLimit(own, ("client" if of == "account" else "account",), limit)
+        bound = PolicyLimit("limiter", ("client" if of == "account" else "account",), limit)
         return Limiter(self._engine, Policy(f"limiter {own}", (bound,)))
 
     def close(self) -> None:

@@ -103,8 +103,9 @@ def quotas(decision: Decision, policy: Policy) -> tuple[Quota, ...]:
     List what the caller of a limited view is shown: each limit that counts what is its own.
 
     Left out is what others use up too (``global``, ``network``, a ``client`` cut to lengths of its
-    own), what counts no requests (``distinct``, ``conversion``), an operators' block, and what an
-    operator has exempted the caller from. A cooldown is a quota of one in its first wait.
+    own), what counts no requests (``distinct``, ``conversion``), an operators' block, what an
+    operator has exempted the caller from, and what the load has taken away altogether. A cooldown
+    is a quota of one in its first wait.
 
     Args:
         decision: What the limits said.
@@ -114,7 +115,7 @@ def quotas(decision: Decision, policy: Policy) -> tuple[Quota, ...]:
     return tuple(
         _quota(policy.action, verdict, decision.now_ms)
         for limit, verdict in limits
-        if limit is not None and not verdict.exempt and _is_callers_own(limit)
+        if limit is not None and verdict.limit and not verdict.exempt and _is_callers_own(limit)
     )
 
 

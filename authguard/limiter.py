@@ -73,7 +73,9 @@ class Limiter:
 
     def _bind(self, key: str, value: str | None, *, needed: bool) -> Binding:
         named = {self._part: ("key", _text("key", key))}
-        if self._value_part is not None and (needed or value is not None):
+        if self._value_part is not None and needed and value is None:
+            raise InvalidInput("value", "is missing: it is what a Distinct tells apart")
+        if self._value_part is not None and value is not None:
             named[self._value_part] = ("value", _text("value", value))
         elif value is not None:
             raise InvalidInput("value", "is for a Distinct, which tells values apart")

@@ -88,6 +88,8 @@ class LoadProbe:
         every_s: float = 1.0,
         hold_s: float | None = None,
     ) -> None:
+        if not callable(getattr(guard, "load", None)):
+            _fail("guard", guard, "no guard", "give a Guard; of an AuthGuard, its .guard")
         _check_function(measure)
         if not _is_number(good_ms) or not good_ms >= 0:
             _fail("good_ms", good_ms, "no number of milliseconds from 0", "write such as 20")

@@ -115,6 +115,13 @@ class PolicyLimit:
 
     def __post_init__(self, where: str | None) -> None:
         where = where or f"limit {shown(self.name)}"
+        if not _is_name(self.name):
+            raise ConfigurationError(
+                "AG004",
+                f"{where}.name",
+                f"{shown(self.name)} is no possible name",
+                "use lower-case letters, digits, '_' and '-'",
+            )
         by = check_by(self.by, where)
         lengths = {"ipv4_prefix": (self.ipv4_prefix, 32), "ipv6_prefix": (self.ipv6_prefix, 128)}
         given = [key for key, (length, _) in lengths.items() if length is not None]
@@ -171,7 +178,7 @@ class PolicyLimit:
             )
 
     def _check_numbers(self, where: str) -> None:
-        most = self.algorithm.largest_cost()
+        most = self.algorithm.largest_cost(reserved=True)
         if type(self.cost) is not int or not 1 <= self.cost <= (most or LARGEST_COUNT):
             raise ConfigurationError(
                 "AG005",
@@ -196,6 +203,13 @@ class PolicyLimit:
                     " and '-'",
                 )
             self.algorithm.numbers_of(algorithm, f"{where}.tiers.{name}")
+            if bool(algorithm.lockout_ms) is not bool(self.algorithm.lockout_ms):
+                raise ConfigurationError(
+                    "AG005",
+                    f"{where}.tiers.{name}.lockout",
+                    "the limit has a lockout in some tiers alone, where no operator would find it",
+                    "give one to the limit and to each tier, or to none",
+                )
             # It must go with the limit's options as the limit's own does.
             replace(self, algorithm=algorithm, tiers={}, where=f"{where}.tiers.{name}")
         if self.priority is not None and not _is_name(self.priority):
@@ -214,6 +228,8 @@ class PolicyLimit:
             problem = f"a {self.algorithm.algorithm} can't follow the load"
         elif self.algorithm.lockout_ms or self.recovery or self.worn:
             problem = "a lockout, a recovery or a worn-out device must not come of the load"
+        elif isinstance(self.algorithm, SlidingLog) and self.algorithm.count_refused:
+            problem = "what the load refuses must not count"
         elif isinstance(self.algorithm, FixedWindow) and self.algorithm.reserve:
             problem = "a reserve is not scaled with its limit"
         if problem is not None:

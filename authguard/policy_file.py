@@ -337,8 +337,10 @@ def _limit(entry: object, where: str) -> PolicyLimit:
 
 def _tiers(algorithm: str, entry: Mapping[str, Any], where: str) -> dict[str, Algorithm]:
     """Read each tier: the algorithm's own value, or a table of that and of its options."""
-    tiers = entry.get("tiers", {})
-    if not isinstance(tiers, dict):
+    if "tiers" not in entry:
+        return {}
+    tiers = entry["tiers"]
+    if not isinstance(tiers, dict) or not tiers:
         raise ConfigurationError(
             "AG005",
             where,

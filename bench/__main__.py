@@ -160,7 +160,10 @@ def main() -> None:
         figures = measure(rounds=4 if chosen.quick else 40, chunk=500)
         report(figures)
     if chosen.part != "decision":
-        from bench import peers  # noqa: PLC0415 (its libraries are an extra)
+        try:
+            from bench import peers  # noqa: PLC0415 (its libraries are an extra)
+        except ModuleNotFoundError as missing:
+            parser.error(f"no {missing.name} here; pip install -e '.[bench]', or ask for decision")
 
         print()
         figures["peers"] = peers.compare(quick=chosen.quick)

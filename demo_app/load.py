@@ -213,6 +213,12 @@ def set_load() -> ResponseReturnValue:
     return redirect(url_for("load.page"), 303)
 
 
+@load_pages.get("/load/fire")
+def fired() -> ResponseReturnValue:
+    """Lead back whoever loads the answers' page again."""
+    return redirect(url_for("load.page"), 303)
+
+
 @load_pages.post("/load/fire")
 def fire() -> ResponseReturnValue:
     """Send the requests that the page's script sends, for browsers without it."""

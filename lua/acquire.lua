@@ -15,10 +15,14 @@ local now, slack = clock(ARGV[1])
 local cost, id = tonumber(ARGV[2]), ARGV[3]
 local limits = open_limits(cjson.decode(ARGV[4]), ARGV[5], now, slack)
 
-local refusals, admitted = {}, true
+local refusals, admitted, by_load = {}, true, true
 for i, limit in ipairs(limits) do
-  refusals[i] = limit.algorithm.refuses(limit, cost * limit.weight)
-  admitted = admitted and not refusals[i]
+  local places = cost * limit.weight
+  refusals[i] = limit.algorithm.refuses(limit, places)
+  if refusals[i] then
+    admitted = false
+    by_load = by_load and limit.whole and not limit.algorithm.refuses(limit.whole, places)
+  end
 end
 
 local reply = { now, admitted and 1 or 0 }
@@ -27,7 +31,7 @@ for i, limit in ipairs(limits) do
   if admitted then
     limit.algorithm.charge(limit, places, id)
   else
-    limit.algorithm.refused(limit, places)
+    limit.algorithm.refused(limit, places, by_load) -- what the load alone refuses counts nowhere
     refusals[i] = limit.algorithm.refuses(limit, places) -- counting a refusal can fill a log
   end
   answer(reply, limit, refusals[i], places)

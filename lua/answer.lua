@@ -6,7 +6,7 @@
 
 -- Milliseconds until the limit admits, if that is only once its override has ended; -1 never.
 local function wait_after(limit, cost)
-  local after, wait = limit.after, 0
+  local after, wait = limit.after(), 0
   if after.algorithm.refuses(after, cost) then
     local _
     _, _, wait = after.algorithm.verdict(after, true, cost)

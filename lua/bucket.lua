@@ -1,8 +1,9 @@
 -- bucket: what a token bucket and a leaky bucket share, a level that falls at a steady rate.
 --
 -- own     {limit (places it holds), rate, period (ms): `rate` places drain in `period`}
--- value   19 bytes, big-endian: as of (6, ms) · level (7) · the period it is reckoned by (6)
--- life    until the level has drained
+-- value   29 bytes, big-endian: as of (6, ms) · level (7) · the period it is reckoned by (6) · the
+--         rate (4) · since when it has had these two, or was cleared (6, ms; 0 = always)
+-- life    until the level has drained; at least as long after `since` as a full one takes to drain
 -- cost    O(1) each
 --
 -- The level is a whole number of parts: a place is `period` of them, and each millisecond drains
@@ -11,7 +12,7 @@
 -- A time that lies ahead can only come from a clock that stepped back: the level drains from now
 -- on, so that it admits nothing more.
 
-local FORMAT, SIZE = ">I6I7I6", 19
+local FORMAT, SIZE = ">I6I7I6I4I6", 29
 
 local bucket = { drains = true }
 
@@ -22,7 +23,7 @@ end
 
 -- Read the key; writes nothing.
 function bucket.open(at, own, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, level = 0 }
+  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, level = 0, since = 0 }
   self.limit, self.rate, self.period = own[1], own[2], own[3]
   self.window = math.ceil(self.limit * self.period / self.rate)
   local value = redis.call("GET", self.key)
@@ -31,9 +32,16 @@ function bucket.open(at, own, now, slack)
       error("authguard: malformed bucket")
     end
     self.found = true
-    local as_of, level, period = struct.unpack(FORMAT, value)
+    local as_of, level, period, rate, since = struct.unpack(FORMAT, value)
+    if period < 1 or rate < 1 then
+      error("authguard: malformed bucket")
+    end
+    self.since = math.min(now, since)
     if period ~= self.period then
       level = converted(level, period, self.period)
+    end
+    if period ~= self.period or rate ~= self.rate then
+      self.since = now - 1 -- what is charged by this very call has the new ones
     end
     self.repaired = as_of > now
     local age = math.max(0, now - as_of)
@@ -47,12 +55,16 @@ local function drained_in(self, level)
 end
 
 local function save(self)
-  if self.level == 0 then
+  local life = drained_in(self, self.level)
+  if self.since > 0 then
+    life = math.max(life, self.since + self.window - self.now)
+  end
+  if life == 0 then
     redis.call("DEL", self.key)
     return
   end
-  local value = struct.pack(FORMAT, self.now, self.level, self.period)
-  redis.call("SET", self.key, value, "PX", drained_in(self, self.level) + self.slack)
+  local value = struct.pack(FORMAT, self.now, self.level, self.period, self.rate, self.since)
+  redis.call("SET", self.key, value, "PX", life + self.slack)
 end
 
 function bucket.refuses(self, cost)
@@ -95,8 +107,12 @@ end
 
 -- -> entries freed, locks ended
 function bucket.clear(self)
-  redis.call("DEL", self.key)
-  return math.ceil(self.level / self.period), 0
+  local freed = math.ceil(self.level / self.period)
+  if self.level > 0 then
+    self.level, self.since = 0, self.now
+    save(self)
+  end
+  return freed, 0
 end
 
 -- As sliding_log.inspect; a bucket knows no times, and there is no lock.

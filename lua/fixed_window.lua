@@ -4,7 +4,8 @@
 -- own     {limit, window (ms), kept (places of the limit that are not this attempt's to use),
 --         calendar ("", "day" or "month"), offsets (calendar.lua)}
 -- keys    one
--- value   11 bytes, big-endian: the window's end (6, ms) · places used (5)
+-- value   17 bytes, big-endian: the window's end (6, ms) · places used (5) · cleared at (6, ms; 0 =
+--         never)
 -- life    until the window's end
 -- cost    O(1) each
 --
@@ -12,9 +13,10 @@
 -- A window that ends later than the next one would can only come from a clock that stepped back:
 -- its end is drawn in to the next one's, and its places go on counting, so that it refuses for at
 -- most one window more and never admits more.
--- A counter can't name its entries: whoever settles an attempt must do so once.
+-- A counter can't name its entries: whoever settles an attempt must do so once. What was reserved
+-- before an operator cleared it has nothing to take back.
 
-local FORMAT, SIZE = ">I6I5", 11
+local FORMAT, SIZE = ">I6I5I6", 17
 
 local fixed_window = {}
 
@@ -30,29 +32,29 @@ function fixed_window.open(at, own, now, slack)
   local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
   self.limit, self.window, self.most = own[1], own[2], math.max(0, own[1] - own[3])
   self.calendar, self.offsets = own[4], own[5]
-  self.ends, self.used = end_of(self, now), 0
+  self.ends, self.used, self.cleared_at = end_of(self, now), 0, 0
   local value = redis.call("GET", self.key)
   if value then
     if #value ~= SIZE then
       error("authguard: malformed window")
     end
     self.found = true
-    local ends, used = struct.unpack(FORMAT, value)
+    local ends, used, cleared_at = struct.unpack(FORMAT, value)
     if now < ends then
       local latest = end_of(self, self.ends)
       self.repaired = ends > latest
-      self.ends, self.used = math.min(ends, latest), used
+      self.ends, self.used, self.cleared_at = math.min(ends, latest), used, math.min(now, cleared_at)
     end
   end
   return self
 end
 
 local function save(self)
-  if self.used == 0 then
+  if self.used == 0 and self.cleared_at == 0 then
     redis.call("DEL", self.key)
     return
   end
-  local value = struct.pack(FORMAT, self.ends, self.used)
+  local value = struct.pack(FORMAT, self.ends, self.used, self.cleared_at)
   redis.call("SET", self.key, value, "PX", self.ends - self.now + self.slack)
 end
 
@@ -87,7 +89,8 @@ end
 -- An attempt takes its places back while its own window still runs.
 -- -> entries freed, locks lifted
 function fixed_window.settle(self, set_at, _, cost)
-  if set_at > self.now or end_of(self, set_at) ~= self.ends then
+  local over = set_at > self.now or set_at <= self.cleared_at
+  if over or end_of(self, set_at) ~= self.ends then
     return 0, 0
   end
   local freed = math.min(cost, self.used)
@@ -100,8 +103,12 @@ end
 
 -- -> entries freed, locks ended
 function fixed_window.clear(self)
-  redis.call("DEL", self.key)
-  return self.used, 0
+  local freed = self.used
+  if freed > 0 then
+    self.used, self.cleared_at = 0, self.now
+    save(self)
+  end
+  return freed, 0
 end
 
 -- As sliding_log.inspect; a counter knows no times, and there is no lock.

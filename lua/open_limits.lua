@@ -10,7 +10,8 @@
 --          weight
 --          override_ends   when its override ends (ms), 0 if it has none
 --          exempt          whether it is one that exempts
---          after           the limit as it is once its override has ended, if it has one
+--          whole           the limit without the load, if that scales it
+--          after           opens the limit as it is once its override has ended, if it has one
 -- cost     the sum of the algorithms' `open`
 --
 -- An error here (a wrong type, a malformed value, a missing permission) leaves no half state.
@@ -23,26 +24,28 @@ function open(at, spec, member, overrides, share, holds, now, slack)
   local kind, algorithm, own = spec[1], algorithms[spec[1]], spec[5]
   local ends, exempt
   if spec[4] >= HEEDS_OVERRIDES then
-    own, ends, exempt = terms.override(overrides, spec[2], kind, own, now)
+    own, ends, exempt = terms.override(overrides, spec[2], kind, own)
   end
   local limit
   if spec[4] % 2 == ELASTIC and share < 1000 then
-    local whole = algorithm.open(at, own, now, slack, member)
     limit = algorithm.open(at, terms.scaled(own, share, algorithm.drains), now, slack, member)
-    algorithm = terms.elastic(algorithm, whole, holds)
+    limit.whole = algorithm.open(at, own, now, slack, member)
+    algorithm = terms.elastic(algorithm, holds)
   else
     limit = algorithm.open(at, own, now, slack, member)
   end
   limit.algorithm = exempt and terms.exempt(algorithm) or algorithm
   limit.weight, limit.override_ends, limit.exempt = spec[3], ends or 0, exempt
   if ends then
-    limit.after = open(at, spec, member, {}, share, holds, now, slack)
+    limit.after = function()
+      return open(at, spec, member, {}, share, holds, now, slack)
+    end
   end
   return limit
 end
 
 return function(plan, members, now, slack)
-  local overrides = terms.overrides(1, plan.overrides)
+  local overrides = terms.overrides(1, plan.overrides, now)
   local share, holds = terms.load(1 + plan.overrides, plan.loads, now)
   local limits, at, member_at = {}, 1 + plan.overrides + plan.loads, 1
   for i, spec in ipairs(plan.limits) do

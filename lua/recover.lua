@@ -2,8 +2,8 @@
 --
 -- KEYS, ARGV, reply, cost    as clear.lua; 0 and 0 for a limit that stays as it is
 --
--- A long limit that is not full goes on counting: it bounds what an attacker gets in a month,
--- however often the owner recovers. What an operator has set (a block) stays.
+-- A long limit that is not full goes on counting, whatever the load: it bounds what an attacker gets
+-- in a month, however often the owner recovers. What an operator has set (a block) stays.
 
 local SHORT = 3600000
 
@@ -12,7 +12,8 @@ local now, slack = clock(ARGV[1])
 local reply = {}
 for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, slack)) do
   local freed, ended = 0, 0
-  local lifts = limit.window <= SHORT or limit.algorithm.refuses(limit, limit.weight)
+  local lifts = limit.window <= SHORT
+    or limit.algorithm.refuses(limit.whole or limit, limit.weight)
   if lifts and not limit.algorithm.of_operators then
     freed, ended = limit.algorithm.clear(limit)
   end

@@ -174,8 +174,8 @@ end
 -- made is mended here also, and a key that somebody robbed of its expiry gets one again.
 -- A counted refusal is nobody's: were it forgiven, the admitted entries that it pushed out of the
 -- full log would be missing, and more than `limit` could be admitted.
-function sliding_log.refused(self, cost)
-  if self.counts_refused and cost <= self.limit then
+function sliding_log.refused(self, cost, by_load)
+  if self.counts_refused and not by_load and cost <= self.limit then
     -- A log that holds more was filled under a higher limit: none of what it admitted is let go.
     local kept = math.max(self.limit, count(self))
     append(self, cost, NOBODY)
@@ -192,8 +192,9 @@ end
 function sliding_log.verdict(self, refuses, cost)
   local used = count(self)
   if locked(self) then
-    local wait = self.lock.ends - self.now
-    return refuses and 2 or (self.lock_set and 3 or 0), 0, refuses and wait or 0, wait
+    local left = self.lock.ends - self.now
+    local wait = cost > self.limit and -1 or left
+    return refuses and 2 or (self.lock_set and 3 or 0), 0, refuses and wait or 0, left
   end
   local reset = used > 0 and self.window - age(self, self.size - 1) or 0
   local remaining = math.max(0, self.limit - used)

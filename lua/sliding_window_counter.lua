@@ -2,8 +2,8 @@
 --
 -- own     {limit, window (ms)}
 -- keys    one
--- value   22 bytes, big-endian: the current window's end (6, ms) · places used in it (5) · and in
---         the one before (5) · the window's length (6, ms)
+-- value   28 bytes, big-endian: the current window's end (6, ms) · places used in it (5) · and in
+--         the one before (5) · the window's length (6, ms) · cleared at (6, ms; 0 = never)
 -- life    until the next window's end
 -- cost    O(1) each
 --
@@ -14,9 +14,10 @@
 -- A window that ends later than the one that runs can only come from a clock that stepped back; one of
 -- another length from other numbers. Then both counts are taken to be of this window, whole, so that
 -- it admits nothing more.
--- A counter can't name its entries: whoever settles an attempt must do so once.
+-- A counter can't name its entries: whoever settles an attempt must do so once. What was reserved
+-- before an operator cleared it has nothing to take back.
 
-local FORMAT, SIZE = ">I6I5I5I6", 22
+local FORMAT, SIZE = ">I6I5I5I6I6", 28
 
 local sliding_window_counter = {}
 
@@ -28,7 +29,7 @@ end
 function sliding_window_counter.open(at, own, now, slack)
   local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
   self.limit, self.window = own[1], own[2]
-  self.ends, self.current, self.previous = end_of(self, now), 0, 0
+  self.ends, self.current, self.previous, self.cleared_at = end_of(self, now), 0, 0, 0
   self.left = self.ends - now
   local value = redis.call("GET", self.key)
   if value then
@@ -36,10 +37,12 @@ function sliding_window_counter.open(at, own, now, slack)
       error("authguard: malformed counters")
     end
     self.found = true
-    local ends, current, previous, window = struct.unpack(FORMAT, value)
+    local ends, current, previous, window, cleared_at = struct.unpack(FORMAT, value)
     if now >= ends + window then
       return self
-    elseif ends > self.ends or window ~= self.window then
+    end
+    self.cleared_at = math.min(now, cleared_at)
+    if ends > self.ends or window ~= self.window then
       self.current, self.repaired = current + previous, true
     elseif ends == self.ends then
       self.current, self.previous = current, previous
@@ -51,12 +54,15 @@ function sliding_window_counter.open(at, own, now, slack)
 end
 
 local function save(self)
-  if self.current == 0 and self.previous == 0 then
+  if self.current == 0 and self.previous == 0 and self.cleared_at == 0 then
     redis.call("DEL", self.key)
     return
   end
-  local value = struct.pack(FORMAT, self.ends, self.current, self.previous, self.window)
-  local life = self.left + (self.current > 0 and self.window or 0)
+  local value = struct.pack(
+    FORMAT, self.ends, self.current, self.previous, self.window, self.cleared_at
+  )
+  local next_too = self.current > 0 or self.cleared_at > 0
+  local life = self.left + (next_too and self.window or 0)
   redis.call("SET", self.key, value, "PX", life + self.slack)
 end
 
@@ -115,7 +121,7 @@ end
 -- -> entries freed, locks lifted
 function sliding_window_counter.settle(self, set_at, _, cost)
   local freed, its_end = 0, end_of(self, set_at)
-  if set_at > self.now then
+  if set_at > self.now or set_at <= self.cleared_at then
     return 0, 0
   elseif its_end == self.ends then
     freed = math.min(cost, self.current)
@@ -132,8 +138,12 @@ end
 
 -- -> entries freed, locks ended
 function sliding_window_counter.clear(self)
-  redis.call("DEL", self.key)
-  return used(self), 0
+  local freed = used(self)
+  if self.current > 0 or self.previous > 0 then
+    self.current, self.previous, self.cleared_at = 0, 0, self.now
+    save(self)
+  end
+  return freed, 0
 end
 
 -- As sliding_log.inspect; counters know no times, and there is no lock.

@@ -1,56 +1,85 @@
 -- terms: what changes a limit's numbers for one call: an account's overrides, and the load.
 --
 -- overrides  the value of overrides' key (override.lua): JSON, name of a limit -> { algorithm,
---            ends (ms), numbers ({} = exempt), set at (ms) }; numbers take the place of the first of
+--            ends (ms), numbers (0 = exempt), set at (ms) }; numbers take the place of the first of
 --            the limit's own
 -- load       a record (put.lua) whose value is the share of elastic limits that applies, in
 --            thousandths
--- cost       O(1) each
+-- cost       O(keys) each
 --
--- Both stand under the key of every secret; the first that is found counts.
+-- Both stand under the key of every secret; what was set last counts. What was set later than now
+-- can only come from a clock that stepped back: it holds no longer, since nobody can tell when it
+-- would end.
 
-local HEAD, LOAD = ">I6I6", ">I2"
+local HEAD, LOAD, WHOLE = ">I6I6", ">I2", 1000
+local EXEMPT = 0
 
 local terms = {}
 
-function terms.overrides(first, keys)
+local function check_override(it)
+  local well = type(it) == "table" and type(it[1]) == "string" and type(it[2]) == "number"
+    and type(it[4]) == "number" and (it[3] == EXEMPT or type(it[3]) == "table" and #it[3] > 0)
+  for _, number in ipairs(well and it[3] ~= EXEMPT and it[3] or {}) do
+    well = well and (type(number) == "table" or type(number) == "number" and number >= 1)
+  end
+  if not well then
+    error("authguard: malformed overrides")
+  end
+end
+
+-- All that hold now, of every key.
+function terms.overrides(first, keys, now)
+  local all = {}
   for at = first, first + keys - 1 do
     local value = redis.call("GET", KEYS[at])
-    if value then
-      return cjson.decode(value)
+    local stored = value and cjson.decode(value) or value == false and {}
+    if type(stored) ~= "table" then
+      error("authguard: malformed overrides")
+    end
+    for name, it in pairs(stored) do
+      check_override(it)
+      local other = all[name]
+      if now >= it[4] and now < it[2] and not (other and other[4] > it[4]) then
+        all[name] = it
+      end
     end
   end
-  return {}
+  return all
 end
 
 -- -> the share in thousandths, and for how long it still holds (ms); 1000 and 0 where there is none
 function terms.load(first, keys, now)
+  local share, holds, newest = WHOLE, 0, -1
   for at = first, first + keys - 1 do
     local value = redis.call("GET", KEYS[at])
     if value then
       local ends, made, from = struct.unpack(HEAD, value)
-      if now < made then -- the clock has stepped back: it holds for its whole length from now
-        ends = now + ends - made
+      local said = struct.unpack(LOAD, value, from)
+      if said > WHOLE then
+        error("authguard: malformed load")
       end
-      if now < ends then
-        return struct.unpack(LOAD, value, from), ends - now
+      if now >= made and now < ends and made > newest then
+        share, holds, newest = said, ends - now, made
       end
     end
   end
-  return 1000, 0
+  return share, holds
 end
 
 -- -> own with an override's numbers in; when that ends (ms; nil if there is none); whether it exempts
-function terms.override(overrides, name, algorithm, own, now)
+function terms.override(overrides, name, algorithm, own)
   local it = overrides[name]
-  if not it or it[1] ~= algorithm or now >= it[2] then
+  if not it or it[1] ~= algorithm then
     return own, nil, false
+  end
+  if it[3] == EXEMPT then
+    return own, it[2], true
   end
   local overridden = { unpack(own) }
   for at, number in ipairs(it[3]) do
     overridden[at] = number
   end
-  return overridden, it[2], #it[3] == 0
+  return overridden, it[2], false
 end
 
 -- -> own, with so many thousandths of the limit, rounded up; what drains does so as much slower
@@ -80,7 +109,7 @@ function terms.exempt(algorithm)
 end
 
 -- A scaled limit refuses by the load alone where the whole one would admit; that ends with the load.
-function terms.elastic(algorithm, whole, holds)
+function terms.elastic(algorithm, holds)
   local elastic = {}
   -- -> state (4 refuses by the load alone), remaining, wait (ms, -1 never), reset (ms)
   function elastic.verdict(limit, refuses, cost)
@@ -88,10 +117,10 @@ function terms.elastic(algorithm, whole, holds)
     if not refuses then
       return state, remaining, wait, reset
     end
-    local whole_refuses, until_whole = algorithm.refuses(whole, cost), 0
+    local whole_refuses, until_whole = algorithm.refuses(limit.whole, cost), 0
     if whole_refuses then
       local _
-      _, _, until_whole = algorithm.verdict(whole, true, cost)
+      _, _, until_whole = algorithm.verdict(limit.whole, true, cost)
     end
     if until_whole >= 0 then
       until_whole = math.max(holds, until_whole)

@@ -9,11 +9,13 @@ local token_bucket = bucket.derive()
 
 -- An attempt takes its tokens back, less what the rate has refilled since: that much would have
 -- been refilled for nothing had the bucket been full, and giving it back could admit more than
--- the rate allows.
+-- the rate allows. If the rate is another one by now, or the bucket was cleared since, nobody can
+-- tell what is left of them: nothing is given back.
 -- -> entries freed, locks lifted
 function token_bucket.settle(self, set_at, _, cost)
   local parts = cost * self.period - math.max(0, self.now - set_at) * self.rate
-  if set_at > self.now or parts <= 0 or self.level == 0 then
+  local over = set_at > self.now or self.since > 0 and set_at <= self.since
+  if over or parts <= 0 or self.level == 0 then
     return 0, 0
   end
   local before = math.ceil(self.level / self.period)

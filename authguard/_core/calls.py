@@ -220,7 +220,7 @@ def override(
     return ScriptCall(
         script("override", frozenset()),
         keys,
-        (clock_argument(now_ms), limit.name, algorithm, life_ms, json.dumps(numbers)),
+        (clock_argument(now_ms), limit.name, algorithm, life_ms, json.dumps(numbers or 0)),
         lambda reply: _integers(reply, 1)[0] or None,
     )
 
@@ -292,7 +292,7 @@ def _read_decision(reply: object, shape: Shape, cost: int) -> Decision:
     integers = _integers(reply, 2 + _VERDICT * len(limits))
     now_ms, admitted = integers[:2]
     verdicts = [
-        _read_verdict(limit, integers[at : at + _VERDICT], cost * limit.cost)
+        _read_verdict(shape, limit, integers[at : at + _VERDICT], cost * limit.cost)
         for limit, at in zip(limits, range(2, len(integers), _VERDICT), strict=True)
     ]
     if (
@@ -307,9 +307,9 @@ def _read_decision(reply: object, shape: Shape, cost: int) -> Decision:
     return Decision(shape.action, bool(admitted), (*decided, *blocking), now_ms)
 
 
-def _read_verdict(limit: PolicyLimit, integers: list[int], cost: int) -> Verdict:
+def _read_verdict(shape: Shape, limit: PolicyLimit, integers: list[int], cost: int) -> Verdict:
     state, places, window_ms, remaining, wait_ms, reset_ms = integers
-    most = limit.algorithm.largest_cost()
+    most = limit.algorithm.largest_cost(reserved=shape.reserved)
     never = wait_ms == _NEVER and most is not None and cost > most
     refuses = state in (_FULL, _LOCKED, _SHED)
     shapes = isinstance(limit.algorithm, LeakyBucket) and state == _ADMITS

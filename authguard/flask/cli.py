@@ -72,7 +72,7 @@ def _word(account: str) -> str | None:
         return None
     if look_up(account) is not None:
         return None
-    return "nobody has that name: it counts as it is spelt"
+    return "nobody has that name: it counts by its spelling; --exact takes a key as it is"
 
 
 def _tell(event: Event) -> None:

@@ -70,8 +70,8 @@ class Base:
             raise ConfigurationError(
                 "AG006",
                 where,
-                "differs from the limit in more than its numbers",
-                "keep the limit's own time zone and calendar, or the part it tells apart",
+                f"{shown(to)} differs from the limit in more than its count",
+                "keep the limit's own period, time zone, and part that it tells apart",
             )
         return other.numbers()
 

@@ -113,6 +113,10 @@ class SlidingLog(Base):
         flags += 4 * int(heeds_pardon(by))
         return [*self.numbers(), flags, list(self.lockout_ms)]
 
+    def same_kind(self) -> object:
+        """Give the window: a shorter one would forget what a longer one must remember."""
+        return self.window_ms
+
     def _like(self, text: str, where: str) -> SlidingLog:
         return SlidingLog(text, where=where)
 
@@ -183,5 +187,5 @@ class Distinct(Base):
         return Distinct(self.of, text, where=where)
 
     def same_kind(self) -> object:
-        """Give the part it tells apart."""
-        return self.of
+        """Give the part it tells apart, and the window."""
+        return self.of, self.window_ms

@@ -100,8 +100,18 @@ def parse_rate(text: object, where: str, largest: int, *, months: bool = False) 
         raise ConfigurationError(
             "AG005", where, f"{shown(text)} is not a rate", "write COUNT/PERIOD, such as '5/15m'"
         )
-    monthly = months and match[2] == MONTH
-    limit, window_ms = int(match[1]), 31 * DAY_MS if monthly else parse_period_ms(match[2], where)
+    limit, period = int(match[1]), match[2]
+    if months and period == MONTH:
+        window_ms = 31 * DAY_MS
+    elif "mo" in period:
+        raise ConfigurationError(
+            "AG006",
+            where,
+            f"{shown(period)} is not a period here",
+            f"write '{MONTH}' for a month of the calendar, in a fixed_window alone",
+        )
+    else:
+        window_ms = parse_period_ms(period, where)
     if not 1 <= limit <= largest:
         raise ConfigurationError(
             "AG005", where, f"{limit} is no possible count", f"take 1 to {largest}"

@@ -9,7 +9,7 @@ from authguard.checks import shown
 from authguard.errors import ConfigurationError
 from authguard.limits.base import Base
 from authguard.limits.rates import LARGEST_COUNT, LARGEST_EXACT, MONTH, parse_rate
-from authguard.limits.zones import offsets_of
+from authguard.limits.zones import check_zone, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class FixedWindow(Base):
         period = rate.partition("/")[2]
         calendar = "month" if period == MONTH else ""
         if zone is not None:
-            offsets_of(zone, f"{beside}.zone")
+            check_zone(zone, f"{beside}.zone")
             if period not in ("1d", MONTH):
                 raise ConfigurationError(
                     "AG006",
@@ -98,15 +98,15 @@ class FixedWindow(Base):
     ) -> list[Any]:
         """Describe the limit to its Lua (the header of ``fixed_window.lua``)."""
         kept = self.reserve if reserved else 0
-        offsets = offsets_of(self.zone or _UTC, "zone") if self.calendar else ()
+        offsets = offsets_of(self.zone or _UTC) if self.calendar else ()
         return [*self.numbers(), kept, self.calendar, list(offsets)]
 
     def _like(self, text: str, where: str) -> FixedWindow:
         return FixedWindow(text, zone=self.zone, where=where)
 
     def same_kind(self) -> object:
-        """Give whose days or months its windows are."""
-        return self.calendar, self.zone
+        """Give the window, and whose days or months it is."""
+        return self.window_ms, self.calendar, self.zone
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -157,6 +157,10 @@ class SlidingWindowCounter(Base):
     def numbers(self) -> list[Any]:
         """Give limit and window."""
         return [self.limit, self.window_ms]
+
+    def same_kind(self) -> object:
+        """Give the window."""
+        return self.window_ms
 
     def _like(self, text: str, where: str) -> SlidingWindowCounter:
         return SlidingWindowCounter(text, where=where)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from authguard.checks import shown
 from authguard.errors import ConfigurationError
 
-__all__ = ["offsets_of"]
+__all__ = ["check_zone", "offsets_of"]
 
 #: Years before and after the one in which a process starts for which changes are told.
 _YEARS_BEFORE, _YEARS_AFTER = 1, 6
@@ -19,23 +19,47 @@ _YEARS_BEFORE, _YEARS_AFTER = 1, 6
 #: No zone changes its clocks twice within it.
 _STEP: Final = timedelta(days=7)
 
+#: What is another zone on another machine, or another reckoning of time.
+_OF_THE_MACHINE: Final = frozenset({"localtime", "posixrules", "Factory"})
+_VARIANTS: Final = ("right/", "posix/")
+
 _MS: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@cache
-def offsets_of(zone: str, where: str) -> tuple[int, ...]:
+def check_zone(zone: object, where: str) -> None:
     """
-    List when a zone's offset begins and what it is: from (ms since the epoch), offset (ms), ….
+    Refuse what is no time zone of a name that means the same on every machine.
 
     Args:
         zone: A name of the IANA database, such as ``Europe/Oslo``.
         where: The setting it stands in, for the error.
 
     Raises:
-        ConfigurationError: AG006, if there is no such zone.
+        ConfigurationError: AG006.
     """
-    info = _zone(zone, where)
+    if isinstance(zone, str) and zone not in _OF_THE_MACHINE and not zone.startswith(_VARIANTS):
+        with suppress(ValueError, OSError, KeyError):  # what ZoneInfo raises for other names
+            ZoneInfo(zone)
+            return
+    raise ConfigurationError(
+        "AG006",
+        where,
+        f"there is no time zone {shown(zone)}",
+        "take a name of the IANA database, such as 'Europe/Oslo'; where the system has none,"
+        " install the package tzdata",
+    )
+
+
+@cache
+def offsets_of(zone: str) -> tuple[int, ...]:
+    """
+    List when a zone's offset begins and what it is: from (ms since the epoch), offset (ms), ….
+
+    Args:
+        zone: A name that :func:`check_zone` has let pass.
+    """
+    info = ZoneInfo(zone)
     year = datetime.now(UTC).year
     time = datetime(year - _YEARS_BEFORE, 1, 1, tzinfo=UTC)
     end = datetime(year + _YEARS_AFTER + 1, 1, 1, tzinfo=UTC)
@@ -49,18 +73,6 @@ def offsets_of(zone: str, where: str) -> tuple[int, ...]:
         time = later
     return tuple(
         number for since, ahead in offsets for number in ((since - _EPOCH) // _MS, ahead // _MS)
-    )
-
-
-def _zone(zone: str, where: str) -> ZoneInfo:
-    with suppress(ValueError, OSError, KeyError, TypeError):  # what ZoneInfo raises for other names
-        return ZoneInfo(zone)
-    raise ConfigurationError(
-        "AG006",
-        where,
-        f"there is no time zone {shown(zone)}",
-        "take a name of the IANA database, such as 'Europe/Oslo'; where the system has none,"
-        " install the package tzdata",
     )
 
 

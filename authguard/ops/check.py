@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from authguard.errors import StoreUnavailable
+from authguard.limits import Cooldown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from authguard.guard import Guard
+    from authguard.limits import Algorithm
     from authguard.policy import Policy
 
     _Quotas: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -128,19 +130,23 @@ def check(guard: Guard) -> CheckReport:
 
 
 def quotas(policies: Mapping[str, Policy]) -> _Quotas:
-    """Name the limits that count for a day or longer, by action; without actions that have none."""
+    """Name the limits that count or lock for a day or longer, by action; without those of none."""
     named = {
         action: tuple(
             limit.name
             for limit in policy.limits
             if any(
-                numbers.window_ms >= QUOTA_MS
+                max(numbers.window_ms, *numbers.lockout_ms, *_waits_ms(numbers)) >= QUOTA_MS
                 for numbers in (limit.algorithm, *limit.tiers.values())
             )
         )
         for action, policy in policies.items()
     }
     return {action: names for action, names in named.items() if names}
+
+
+def _waits_ms(algorithm: Algorithm) -> tuple[int, ...]:
+    return algorithm.waits_ms if isinstance(algorithm, Cooldown) else (0,)
 
 
 def _listed(kept: _Quotas) -> str:

@@ -19,6 +19,7 @@ from authguard.ops.standing import iso_8601
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from authguard.limits import Algorithm
     from authguard.ops.desk import Desk
 
 __all__ = ["EXEMPT", "Load", "Overridden", "current_load", "lift_override", "override", "set_load"]
@@ -104,7 +105,8 @@ def override(
     limit: str,
     *,
     account: str,
-    to: str | None,
+    to: str | Algorithm | None,
+    shown: str | None = None,
     for_ms: int,
     by: str,
     reason: str | None = None,
@@ -117,7 +119,8 @@ def override(
         action: The action.
         limit: The limit's name.
         account: The account, in any spelling.
-        to: The numbers, in the limit's own notation; None: the account is exempt.
+        to: The numbers, in the limit's own notation or as an algorithm; None: an exemption.
+        shown: How they are told; None: as ``to`` is written.
         for_ms: How long, in milliseconds.
         by: Who does it.
         reason: Why.
@@ -135,7 +138,7 @@ def override(
         action,
         limit,
         desk.guard.notes.subject(**named),
-        EXEMPT if to is None else to,
+        EXEMPT if to is None else shown or str(to),
         desk.guard.now_ms(),
         until_ms,
     )

@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -84,6 +85,7 @@ class _Override(NamedTuple):
     algorithm: str
     ends_ms: int
     numbers: list[Any]
+    set_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class _Asked:
         weight: Places that one of the cost takes.
         override_ends_ms: When its override ends; 0: there is none.
         exempt: That override lifts it.
-        after: The same once its override has ended; None: it has none.
+        after: Looks at the same once its override has ended; None: it has none.
     """
 
     limit: _Limit
@@ -107,10 +109,13 @@ class _Asked:
     weight: int
     override_ends_ms: int
     exempt: bool
-    after: _Asked | None = None
+    after: Callable[[], _Asked] | None = None
 
     def refuses(self, cost: int) -> bool:
         return not self.exempt and self.limit.refuses(cost * self.weight)
+
+    def shed(self, cost: int) -> bool:
+        return self.limit is not self.whole and not self.whole.refuses(cost * self.weight)
 
     def answer(self, cost: int, *, refuses: bool) -> list[int]:
         cost *= self.weight
@@ -127,8 +132,8 @@ class _Asked:
         left_ms = self.override_ends_ms - self.limit.now_ms
         if refuses and self.after is not None and not 0 <= wait_ms < left_ms:
             cost //= self.weight
-            still = self.after.refuses(cost)
-            wait_ms = self.after.answer(cost, refuses=True)[4] if still else 0
+            after = self.after()
+            wait_ms = after.answer(cost, refuses=True)[4] if after.refuses(cost) else 0
             wait_ms = wait_ms if wait_ms < 0 else max(wait_ms, left_ms)
         return [state, self.limit.limit, self.limit.window_ms, remaining, wait_ms, reset_ms]
 
@@ -146,9 +151,9 @@ class MemoryStore:
         self.locks: dict[str, Lock] = {}
         self.pardons: dict[str, int] = {}
         self.cooldowns: dict[str, Waiting] = {}
-        self.windows: dict[str, tuple[int, int]] = {}
-        self.counters: dict[str, tuple[int, int, int, int]] = {}
-        self.buckets: dict[str, tuple[int, Fraction, int]] = {}
+        self.windows: dict[str, tuple[int, int, int]] = {}
+        self.counters: dict[str, tuple[int, int, int, int, int]] = {}
+        self.buckets: dict[str, tuple[int, Fraction, int, int, int]] = {}
         self.overrides: dict[str, dict[str, _Override]] = {}
         self.values: dict[str, dict[bytes, Value]] = {}
         self.codes: dict[str, Codes] = {}
@@ -181,7 +186,7 @@ class MemoryStore:
         self, named: tuple[str, ...], plan: dict[str, Any], members: bytes, now_ms: int
     ) -> list[_Asked]:
         keys = list(named)
-        overrides = self._overrides([keys.pop(0) for _ in range(plan["overrides"])])
+        overrides = self._overrides([keys.pop(0) for _ in range(plan["overrides"])], now_ms)
         share, holds_ms = self._share([keys.pop(0) for _ in range(plan["loads"])], now_ms)
         told_apart = (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER))
         asked: list[_Asked] = []
@@ -189,14 +194,11 @@ class MemoryStore:
             algorithm, name, _, flags, _ = spec
             member = next(told_apart) if algorithm == "distinct" else b""
             override = overrides.get(name) if flags & _HEEDS_OVERRIDES else None
-            after = None
-            if override is not None:
-                if override.algorithm != algorithm or now_ms >= override.ends_ms:
-                    override = None
-                else:
-                    after = self._stands([*keys], spec, member, (share, holds_ms), now_ms)
+            if override is not None and override.algorithm != algorithm:
+                override = None
+            plain = partial(self._stands, [*keys], spec, member, (share, holds_ms), now_ms)
             it = self._stands(keys, spec, member, (share, holds_ms), now_ms, override)
-            asked.append(replace(it, after=after))
+            asked.append(it if override is None else replace(it, after=plain))
         return asked
 
     def _stands(  # noqa: PLR0917 (a call's own)
@@ -220,17 +222,18 @@ class MemoryStore:
         exempt = override is not None and not override.numbers
         return _Asked(limit, whole, holds_ms, weight, ends_ms, exempt)
 
-    def _overrides(self, keys: list[str]) -> dict[str, _Override]:
-        return next((self.overrides[key] for key in keys if key in self.overrides), {})
+    def _overrides(self, keys: list[str], now_ms: int) -> dict[str, _Override]:
+        found = [item for key in keys for item in self.overrides.get(key, {}).items()]
+        live = [(name, it) for name, it in found if it.set_ms <= now_ms < it.ends_ms]
+        return dict(sorted(live, key=lambda item: item[1].set_ms))
 
     def _share(self, keys: list[str], now_ms: int) -> tuple[int, int]:
-        for key in keys:
-            ends_ms, made_ms, value = self.records.get(key, (0, 0, b""))
-            if made_ms > now_ms:
-                ends_ms = now_ms + ends_ms - made_ms
-            if now_ms < ends_ms:
-                return int.from_bytes(value), ends_ms - now_ms
-        return _WHOLE, 0
+        records = [self.records[key] for key in keys if key in self.records]
+        live = [(made, ends, said) for ends, made, said in records if made <= now_ms < ends]
+        if not live:
+            return _WHOLE, 0
+        _, ends_ms, said = max(live, key=lambda record: record[0])
+        return int.from_bytes(said), ends_ms - now_ms
 
     @staticmethod
     def _scaled(algorithm: str, numbers: list[Any], share: int) -> list[Any]:
@@ -263,14 +266,23 @@ class MemoryStore:
                 return Block(self, keys, now_ms)
 
     def _acquire(self, now_ms: int, asked: list[_Asked], cost: int, attempt_id: bytes) -> list[int]:
-        refused = any(each.refuses(cost) for each in asked)
+        refusing = [each for each in asked if each.refuses(cost)]
+        refused = bool(refusing)
+        by_load = all(each.shed(cost) for each in refusing)
         for each in asked:
             if refused and not each.exempt:
-                each.limit.refused(cost * each.weight)
+                self._refuse(each, cost, by_load=by_load)
             elif not each.exempt:
                 each.limit.charge(cost * each.weight, attempt_id)
         refusals = [refused and each.refuses(cost) for each in asked]
         return self._decision(now_ms, asked, refusals, cost)
+
+    @staticmethod
+    def _refuse(asked: _Asked, cost: int, *, by_load: bool) -> None:
+        if isinstance(asked.limit, SlidingLog):
+            asked.limit.refused(cost * asked.weight, by_load=by_load)
+        else:
+            asked.limit.refused(cost * asked.weight)
 
     def _peek(self, now_ms: int, asked: list[_Asked], cost: int) -> list[int]:
         return self._decision(now_ms, asked, [each.refuses(cost) for each in asked], cost)
@@ -289,7 +301,10 @@ class MemoryStore:
     def _recover(self, _: int, asked: list[_Asked]) -> list[int]:
         lifted = (
             not isinstance(each.limit, Block)
-            and (each.limit.window_ms <= _SHORT_MS or each.refuses(1))
+            and (
+                each.limit.window_ms <= _SHORT_MS
+                or (not each.exempt and each.whole.refuses(each.weight))
+            )
             for each in asked
         )
         both = zip(asked, lifted, strict=True)
@@ -314,10 +329,11 @@ class MemoryStore:
 
     def _override(self, now_ms: int, keys: tuple[str, ...], *told: Any) -> list[int]:
         name, algorithm, life_ms, numbers = told
-        live = {other: it for other, it in self._overrides([*keys]).items() if now_ms < it.ends_ms}
+        live = self._overrides([*keys], now_ms)
         before = live.pop(name, None)
         if life_ms:
-            live[name] = _Override(algorithm, now_ms + life_ms, json.loads(numbers))
+            put_in = json.loads(numbers) or []
+            live[name] = _Override(algorithm, now_ms + life_ms, put_in, now_ms)
         for key in keys:
             self.overrides[key] = live
         return [now_ms + life_ms if life_ms else before.ends_ms if before else 0]

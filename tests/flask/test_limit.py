@@ -214,6 +214,15 @@ def test_a_cost_that_nothing_admits(api: Site) -> None:
         ask(api, "/never")
 
 
+def test_a_cost_of_thousands_of_digits(api: Site) -> None:
+    """F1: a number in a request's address is 400, however long, and ends no worker."""
+    view = api.auth.limit("export", by=key, cost=lambda: int(request.args["rows"]) * 100)
+    add(api, view(lambda: "fine"))
+    for digits in (10, 4_000, 4_300):
+        given = ask(api, "/api?rows=" + "9" * digits)
+        assert (given.status_code, len(given.get_data()) < 500) == (400, True)
+
+
 @pytest.mark.parametrize("cost", [0, -1, True, 1.0, "2", None])
 def test_what_no_cost_can_be(api: Site, cost: Any) -> None:
     """AG055: what a cost function must not give is never taken for a free request."""

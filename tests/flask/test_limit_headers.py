@@ -34,7 +34,7 @@ API: dict[str, Any] = {
                     "name": "key",
                     "by": ["account"],
                     "sliding_log": "3/60s",
-                    "tiers": {"pro": "9/90s"},
+                    "tiers": {"pro": "9/60s"},
                 },
                 {
                     "name": "client",
@@ -51,8 +51,30 @@ API: dict[str, Any] = {
     },
     "send": {"limits": [{"name": "cooldown", "by": ["account"], "cooldown": ["60s", "120s"]}]},
     "turn": {"limits": [{"name": "turn", "by": ["account"], "leaky_bucket": "10/1s", "queue": 9}]},
-    "burst": {"limits": [{"name": "b", "by": ["account"], "token_bucket": "2/1s", "burst": 5}]},
+    "burst": {
+        "limits": [
+            {
+                "name": "b",
+                "by": ["account"],
+                "token_bucket": "2/1s",
+                "burst": 5,
+                "tiers": {"pro": {"token_bucket": "1/10s", "burst": 9}},
+            }
+        ]
+    },
     "quota": {"limits": [{"name": "day", "by": ["account"], "fixed_window": "10/24h"}]},
+    "shed": {
+        "limits": [
+            {
+                "name": "key",
+                "by": ["account"],
+                "token_bucket": "10/1s",
+                "burst": 10,
+                "elastic": True,
+            },
+            {"name": "client", "by": ["client"], "sliding_log": "1/60s"},
+        ]
+    },
     "one": {"limits": [{"name": "second", "by": ["account"], "sliding_log": "4/1s"}]},
     "open": {"limits": [{"name": "all", "by": ["global"], "sliding_log": "2/60s"}]},
 }
@@ -84,7 +106,7 @@ def dressed(site: Site) -> Site:
         g.api_key = request.headers.get("X-Api-Key")
 
     for action in site.guard.policies:
-        if action in ("api.v2", "send", "turn", "burst", "quota", "one"):
+        if action in ("api.v2", "send", "turn", "burst", "quota", "shed", "one"):
             limit = site.auth.limit(
                 action,
                 by=lambda: g.api_key,
@@ -265,16 +287,30 @@ def test_no_key_has_no_tier(site: Site) -> None:
 
 def test_a_tier_shows_its_own_numbers(site: Site) -> None:
     """A tier's limit and window are what is shown."""
-    assert shown(ask(site, "/api.v2?tier=pro"))["api-v2-key"] == {"q": 9, "w": 90, "r": 8, "t": 90}
+    assert shown(ask(site, "/api.v2?tier=pro"))["api-v2-key"] == {"q": 9, "w": 60, "r": 8, "t": 60}
+    assert shown(ask(site, "/burst?tier=pro"))["burst-b"] == {"q": 9, "w": 90, "r": 8, "t": 10}
 
 
 def test_overrides_and_exemptions(site: Site) -> None:
     """An override shows its number and window; an exemption nothing."""
-    site.guard.override("api.v2", "key", account="k-1", to="50/1h", for_ms=60_000)
+    site.guard.override("burst", "b", account="k-1", to="1/10s", for_ms=60_000)
+    assert shown(ask(site, "/burst"))["burst-b"] == {"q": 5, "w": 50, "r": 4, "t": 10}
+    site.guard.override("api.v2", "key", account="k-1", to="50/1m", for_ms=60_000)
     given = shown(ask(site, "/api.v2"))
-    assert given["api-v2-key"] == {"q": 50, "w": 3600, "r": 49, "t": 3600}
+    assert given["api-v2-key"] == {"q": 50, "w": 60, "r": 49, "t": 60}
     site.guard.override("api.v2", "key", account="k-1", to=None, for_ms=60_000)
     assert list(shown(ask(site, "/api.v2"))) == ["api-v2-client"]
+
+
+def test_what_the_load_has_taken_away_is_not_shown(site: Site) -> None:
+    """F13: a 429 while there is no capacity names the limit that the client has used up, alone."""
+    assert list(shown(ask(site, "/shed"))) == ["shed-key", "shed-client"]
+    site.guard.load(0)
+    given = ask(site, "/shed")
+    assert (given.status_code, given.json["violated-policies"]) == (429, ["shed-client"])
+    assert list(shown(given)) == ["shed-client"]
+    site.guard.load(1)
+    assert list(shown(ask(site, "/shed"))) == ["shed-key", "shed-client"]
 
 
 def test_remaining_never_falls_below_zero(site: Site) -> None:

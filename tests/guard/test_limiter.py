@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from authguard import InvalidInput, SlidingLog
+from authguard import ConfigurationError, Distinct, InvalidInput, SlidingLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +60,35 @@ def test_a_key_that_is_no_text_is_refused(guard_factory: Callable[..., Guard], k
     limiter = guard_factory().limiter(SlidingLog("5/15m"))
     with pytest.raises(InvalidInput, match="key: must be text"):
         limiter.hit(key)
+
+
+def test_a_value_that_is_missing_is_said_to_be(guard_factory: Callable[..., Guard]) -> None:
+    """Without a value a Distinct has nothing to tell apart, and others have none to be given."""
+    limiter = guard_factory().limiter(Distinct("account", "2/1h"))
+    for ask in (limiter.hit, limiter.peek):
+        with pytest.raises(InvalidInput, match="value: is missing: it is what a Distinct tells"):
+            ask("192.0.2.1")
+        with pytest.raises(InvalidInput, match="value: must be text"):
+            ask("192.0.2.1", value=5)  # type: ignore[arg-type]
+    assert limiter.hit("192.0.2.1", value="vera").allowed
+    assert limiter.reset("192.0.2.1").entries == 1
+    with pytest.raises(InvalidInput, match="value: is for a Distinct"):
+        guard_factory().limiter(SlidingLog("5/15m")).hit("a", value="b")
+
+
+@pytest.mark.parametrize("name", [5, b"api", ["api"], "\ud800"], ids=ascii)
+def test_a_name_that_is_no_text(guard_factory: Callable[..., Guard], name: Any) -> None:
+    """F11: AG005 when the limiter is made, not an error of its first hit."""
+    with pytest.raises(ConfigurationError, match=r"AG005 limiter\(name=…\): .* is no text"):
+        guard_factory().limiter(SlidingLog("5/15m"), name=name)
+
+
+@pytest.mark.parametrize("name", [None, "", "x\r\ny", "zwölf", "a" * 5_000], ids=ascii)
+def test_any_text_is_a_name(guard_factory: Callable[..., Guard], name: str | None) -> None:
+    """F11: a limiter's name is of its logs alone; its verdict goes by the name of limiter."""
+    limiter = guard_factory().limiter(SlidingLog("1/15m"), name=name)
+    assert [verdict.name for verdict in limiter.hit("a").verdicts] == ["limiter"]
+    assert limiter.hit("a").refused_by == ("limiter",)
 
 
 @pytest.mark.parametrize("key", ["", "a" * 65_536, "a:b", "x{y}", "*", "a\nSET x 1"])

@@ -201,6 +201,34 @@ def test_priorities_and_tiers_that_nobody_has(guard: Guard, make: Callable[..., 
     assert asks(shop, 10, tier="pro") == (9, 0, 1)
 
 
+@pytest.mark.parametrize("given", [["pro"], 5, {}, b"pro", True, ""], ids=repr)
+def test_what_is_no_name_of_a_tier_or_a_lane(
+    guard: Guard, make: Callable[..., Guard], given: Any
+) -> None:
+    """F11: what is no text is AG051 and AG052 too, from the caller as from the app's function."""
+    table = {"name": "it", "by": ["account"], "sliding_log": "5/1m", "tiers": {"pro": "9/1m"}}
+    policies = {"shop": {"limits": [table]}}
+    for ask in (guard.attempt, guard.peek):
+        with pytest.raises(ConfigurationError, match="AG052 priority"):
+            ask("shop", account="vera", client="192.0.2.1", priority=given)
+    for shop, how in (
+        (make(policies=policies), {"tier": given}),
+        (make(policies=policies, tier=lambda _: given), {}),
+    ):
+        for ask in (shop.attempt, shop.peek):
+            with pytest.raises(ConfigurationError, match="AG051 tier"):
+                ask("shop", account="vera", client="192.0.2.1", **how)
+
+
+def test_a_tier_without_numbers_has_the_limit_s_own(make: Callable[..., Guard]) -> None:
+    """A plan named as ``free = {}`` is known, and an option alone changes that option alone."""
+    bucket = {"name": "it", "by": ["account"], "token_bucket": "1/1h", "burst": 5}
+    tables = [{**bucket, "tiers": {"free": {}, "pro": {"burst": 9}}}]
+    shop = make(policies={"shop": {"limits": tables}})
+    assert asks(shop, 10, tier="free") == (5, 0, 5)
+    assert asks(shop, 10, account="omar", tier="pro") == (9, 0, 1)
+
+
 def test_the_app_is_asked_for_a_tier_only_where_there_are_some(
     make: Callable[..., Guard],
 ) -> None:

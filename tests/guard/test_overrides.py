@@ -132,7 +132,7 @@ def test_what_is_stored_names_nobody(guard: Guard, client: valkey.Valkey, clock:
     assert b"vera" not in key + value
     assert json.loads(value) == {
         "hour": ["sliding_log", clock.now_ms + HOUR, [9, HOUR], clock.now_ms],
-        "day": ["fixed_window", clock.now_ms + DAY, {}, clock.now_ms],
+        "day": ["fixed_window", clock.now_ms + DAY, 0, clock.now_ms],
     }
     slack = HOUR  # a passed clock doesn't drive the store's
     assert DAY + slack - MINUTE < client.pttl(key) <= DAY + slack
@@ -263,9 +263,12 @@ def test_a_cost_that_only_an_override_admits(guard: Guard, clock: Clock) -> None
 
 
 def test_a_guard_s_clock_that_steps_back(guard: Guard, clock: Clock) -> None:
-    """An end is fixed when it is set: a clock that fell back moves it no nearer and no farther."""
+    """What was set later than now holds no longer, until the clock has caught up with it."""
     ends_ms = guard.override("mail", "hour", account="vera", to="9/1h", for_ms=MINUTE)
-    clock.advance(-1_000)
+    clock.advance(-1)
+    (hour, *_) = guard.usage("mail", account="vera")
+    assert (hour.limit, hour.override_until_ms) == (2, None)
+    clock.advance(1)
     assert guard.usage("mail", account="vera")[0].override_until_ms == ends_ms
 
 
@@ -279,7 +282,14 @@ def test_a_guard_s_clock_that_steps_back(guard: Guard, clock: Clock) -> None:
         ("api hour", {"to": "5/0h"}, "AG006"),
         ("api hour", {"to": limits.FixedWindow("5/1h")}, "AG005"),
         ("api hour", {"to": 5}, "AG005"),
+        ("api hour", {"to": "9/2h"}, "AG006"),
+        ("api day", {"to": "9/12h"}, "AG006"),
         ("api wait", {"to": "9s, 1s"}, "AG006"),
+        ("api hour", {"to": limits.SlidingLog("9/1h", lockout="1d")}, "AG006"),
+        ("api hour", {"to": limits.SlidingLog("9/1h", count_refused=True)}, "AG006"),
+        ("api hour", {"to": limits.SlidingLog("9/2h")}, "AG006"),
+        ("api day", {"to": limits.FixedWindow("50/24h", reserve=40)}, "AG006"),
+        ("api day", {"to": limits.FixedWindow("50/1d", zone="UTC")}, "AG006"),
     ],
 )
 def test_what_can_not_be_overridden(
@@ -289,6 +299,52 @@ def test_what_can_not_be_overridden(
     with pytest.raises(ConfigurationError) as caught:
         guard.override(*limit.split(), **({"account": "vera", "to": "9/1h", "for_ms": HOUR} | how))
     assert (caught.value.code, client.dbsize()) == (code, 0)
+
+
+def test_an_algorithm_with_the_limit_s_own_options(make: Callable[..., Guard]) -> None:
+    """F12: an algorithm is taken as it is: with another option than the limit's it is AG006."""
+    tables = [
+        {"name": "log", "by": ["account"], "sliding_log": "5/1h", "lockout": "1h"},
+        {"name": "kept", "by": ["account"], "fixed_window": "50/1h", "reserve": 5},
+    ]
+    guard = make(policies={"api": {"limits": tables}})
+    same = {
+        "log": limits.SlidingLog("9/1h", lockout="1h"),
+        "kept": limits.FixedWindow("90/1h", reserve=5),
+    }
+    for name, to in same.items():
+        guard.override("api", name, account="vera", to=to, for_ms=HOUR)
+    verdicts = guard.peek("api", account="vera", client=ADDRESS).verdicts
+    assert [verdict.limit for verdict in verdicts] == [9, 90]
+    for name, to in {
+        "log": limits.SlidingLog("2/1h", lockout="1d"),
+        "kept": limits.FixedWindow("50/1h", reserve=40),
+    }.items():
+        with pytest.raises(ConfigurationError, match=r"AG006 to: .* more than its numbers"):
+            guard.override("api", name, account="vera", to=to, for_ms=HOUR)
+
+
+def test_an_override_as_text_keeps_the_options_of_the_account_s_tier(
+    make: Callable[..., Guard],
+) -> None:
+    """F3: a burst that a tier gives stays, if only the rate is overridden."""
+    burst = {
+        "token_bucket": "5/1s",
+        "burst": 3,
+        "tiers": {"pro": {"token_bucket": "20/1s", "burst": 20}},
+    }
+    guard = make(
+        policies={"api": {"limits": [{"name": "burst", "by": ["account"], **burst}]}},
+        tier={"vera": "pro"}.get,
+    )
+    for account, places in (("vera", 20), ("omar", 3)):
+        guard.override("api", "burst", account=account, to="50/1s", for_ms=HOUR)
+        (verdict,) = guard.peek("api", account=account, client=ADDRESS).verdicts
+        assert (verdict.limit, verdict.window_ms) == (places, places * 20)
+    guard.override(
+        "api", "burst", account="vera", to=limits.TokenBucket("50/1s", burst=7), for_ms=HOUR
+    )
+    assert guard.peek("api", account="vera", client=ADDRESS).verdicts[0].limit == 7
 
 
 @pytest.mark.parametrize("for_ms", [0, -1, 1.5, True, None, "1h", 3_651 * DAY], ids=repr)

@@ -175,18 +175,21 @@ def test_beside_another_limit_it_delays_only_what_is_admitted(
 def test_a_key_that_is_gone_when_all_has_left(
     gate: Callable[..., Gate], client: valkey.Valkey
 ) -> None:
-    """The value is of 19 bytes; its key ends when the last message has left."""
+    """The value is of 29 bytes; its key ends when the last message has left."""
     pacer = gate(("client", LeakyBucket("1000/1h", queue=1_999)), own_clock=True)
     for cost in (1, 1_990):
         decision = pacer.attempt(cost=cost).decision
         (key,) = client.scan_iter()
-        assert client.strlen(key) == 19
+        assert client.strlen(key) == 29
         assert client.pexpiretime(key) == decision.now_ms + decision.reset_after_ms
 
 
-def test_clear(gate: Callable[..., Gate], store: Callable[[], dict[bytes, bytes]]) -> None:
-    """A clear empties the queue, and says how many turns were ahead."""
+def test_clear(gate: Callable[..., Gate], client: valkey.Valkey) -> None:
+    """A clear empties the queue, says how many turns were ahead, and leaves nothing for good."""
     pacer = gate(TEN)
+    assert pacer.clear().entries == client.dbsize() == 0
     pacer.attempt(cost=8)
-    assert pacer.clear().entries == 8
-    assert store() == {}
+    assert (pacer.clear().entries, pacer.clear().entries) == (8, 0)
+    assert pacer.peek().reset_after_ms == 0
+    assert all(client.pttl(key) > 0 for key in client.scan_iter())
+    assert pacer.attempt(cost=21).decision.delay_ms == 0

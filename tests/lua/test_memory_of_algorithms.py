@@ -34,11 +34,11 @@ OVERHEAD = 200
 ROUNDING = 32
 
 CONSTANT = {
-    "FixedWindow": (FixedWindow("1000000/1h"), 11),
-    "FixedWindow of a zone": (FixedWindow("1000000/1mo", zone="Europe/Oslo"), 11),
-    "SlidingWindowCounter": (SlidingWindowCounter("1000000/1h"), 22),
-    "TokenBucket": (TokenBucket("1000/1s", burst=100_000), 19),
-    "LeakyBucket": (LeakyBucket("1000/1s", queue=100_000), 19),
+    "FixedWindow": (FixedWindow("1000000/1h"), 17),
+    "FixedWindow of a zone": (FixedWindow("1000000/1mo", zone="Europe/Oslo"), 17),
+    "SlidingWindowCounter": (SlidingWindowCounter("1000000/1h"), 28),
+    "TokenBucket": (TokenBucket("1000/1s", burst=100_000), 29),
+    "LeakyBucket": (LeakyBucket("1000/1s", queue=100_000), 29),
     "Cooldown": (Cooldown("1s", "2s"), 18),
     "Distinct of one value": (Distinct("account", "1000/1h"), 21),
 }

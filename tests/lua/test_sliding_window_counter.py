@@ -138,14 +138,17 @@ def test_a_settle_gives_back_what_still_counts(
     assert len(store()) == before - 1
 
 
-def test_a_settle_takes_no_more_than_is_there(gate: Callable[..., Gate]) -> None:
-    """After an operator's clear a settle gives back at most what was counted since."""
+@pytest.mark.parametrize("after_ms", [0, HOUR, 2 * HOUR - 1])
+def test_a_settle_after_a_clear(gate: Callable[..., Gate], clock: Clock, after_ms: int) -> None:
+    """What an operator cleared takes nothing from what others took since."""
     counter = gate(TEN)
     tried = counter.attempt(cost=4)
     assert counter.clear().entries == 4
     counter.attempt(cost=2)
-    assert tried.release().entries == 2
-    assert counter.inspect()[0].used == 0
+    clock.advance(after_ms)
+    counter.attempt(cost=2)
+    before = counter.inspect()[0].used
+    assert (tried.release().entries, counter.inspect()[0].used) == (0, before)
 
 
 @pytest.mark.parametrize("back_ms", [1, HOUR - 1, HOUR, 10_000 * HOUR])
@@ -181,12 +184,12 @@ def test_crossing_a_boundary_again_and_again(gate: Callable[..., Gate], clock: C
 def test_a_key_of_one_size_that_ends_when_it_weighs_nothing(
     gate: Callable[..., Gate], client: valkey.Valkey
 ) -> None:
-    """The value is of 16 bytes whatever it counts; its key ends with the next window."""
+    """The value is of 28 bytes whatever it counts; its key ends with the next window."""
     counter = gate(("client", SlidingWindowCounter("600000000/1h")), own_clock=True)
     for cost in (1, 599_999_000):
         decision = counter.attempt(cost=cost).decision
         (key,) = client.scan_iter()
-        assert client.strlen(key) == 22
+        assert client.strlen(key) == 28
         ends_ms = decision.now_ms - decision.now_ms % HOUR + 2 * HOUR
         assert client.pexpiretime(key) == ends_ms
         assert decision.reset_after_ms == ends_ms - decision.now_ms
@@ -217,9 +220,12 @@ def test_a_lowered_limit_holds_at_once(gate: Callable[..., Gate], clock: Clock) 
     assert lowered.attempt().allowed
 
 
-def test_clear(gate: Callable[..., Gate], store: Callable[[], dict[bytes, bytes]]) -> None:
-    """A clear gives all places back, and says how many were counted as taken."""
-    counter = gate(TEN)
-    counter.attempt(cost=8)
-    assert counter.clear().entries == 8
-    assert store() == {}
+def test_clear(gate: Callable[..., Gate], client: valkey.Valkey) -> None:
+    """A clear gives all places back, says how many, and is forgotten once nothing could settle."""
+    counter = gate(TEN, own_clock=True)
+    assert counter.clear().entries == client.dbsize() == 0
+    now_ms = counter.attempt(cost=8).decision.now_ms
+    assert (counter.clear().entries, counter.clear().entries) == (8, 0)
+    assert counter.inspect()[0].used == 0
+    (key,) = client.scan_iter()
+    assert client.pexpiretime(key) == now_ms - now_ms % HOUR + 2 * HOUR

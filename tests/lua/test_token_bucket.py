@@ -243,12 +243,12 @@ def test_a_part_of_a_token_is_taken_over_too(
 def test_a_key_that_is_gone_when_the_bucket_is_full(
     gate: Callable[..., Gate], client: valkey.Valkey
 ) -> None:
-    """The value is of 19 bytes; its key ends when the bucket would be full again."""
+    """The value is of 29 bytes; its key ends when the bucket would be full again."""
     bucket = gate(("client", TokenBucket("1000/1h", burst=2_000)), own_clock=True)
     for cost in (1, 1_990):
         decision = bucket.attempt(cost=cost).decision
         (key,) = client.scan_iter()
-        assert client.strlen(key) == 19
+        assert client.strlen(key) == 29
         assert client.pexpiretime(key) == decision.now_ms + decision.reset_after_ms
 
 
@@ -264,9 +264,13 @@ def test_a_key_robbed_of_its_expiry_gets_one_again(
     assert client.pttl(key) > 0
 
 
-def test_clear(gate: Callable[..., Gate], store: Callable[[], dict[bytes, bytes]]) -> None:
-    """A clear fills the bucket, and says how many tokens were missing."""
-    bucket = gate(FIVE)
+def test_clear(gate: Callable[..., Gate], client: valkey.Valkey) -> None:
+    """A clear fills the bucket, says how many were missing, and is forgotten as soon as it may."""
+    bucket = gate(("client", TokenBucket("5/1h", burst=10)), own_clock=True)
+    assert bucket.clear().entries == client.dbsize() == 0
     bucket.attempt(cost=8)
-    assert bucket.clear().entries == 8
-    assert store() == {}
+    now_ms = bucket.peek().now_ms
+    assert (bucket.clear().entries, bucket.clear().entries) == (8, 0)
+    assert bucket.inspect()[0].used == 0
+    (key,) = client.scan_iter()
+    assert 0 <= client.pexpiretime(key) - now_ms - 2 * HOUR < HOUR

@@ -129,7 +129,7 @@ def test_persistence_that_is_off_is_an_error_where_there_are_quotas(
     (finding,) = found["AG061"]
     assert (status, finding["level"]) == (3, "error")
     assert "nothing is kept on disk" in finding["seen"]
-    assert "login: day, month, client-day, device-worn; otp.send: day, " in finding["seen"]
+    assert "login: account, day, month, client-day, device-worn; otp.send: day, " in finding["seen"]
     assert "CONFIG SET appendonly yes, then CONFIG REWRITE" in finding["mend"]
     told = terminal.run("check")
     assert (told.exit_code, told.stderr) == (3, "")
@@ -160,7 +160,7 @@ def test_without_quotas_nothing_need_be_kept(terminal_on: Callable[..., Terminal
 
 
 def test_a_quota_is_a_limit_of_a_day_or_more_whatever_its_algorithm() -> None:
-    """24 h exactly is one and a millisecond less is none; so is one with a tier of a day."""
+    """24 h exactly is one and a minute less is none; so is what locks or waits for a day."""
     limits = [
         {"name": "a", "by": ["account"], "sliding_log": "5/24h"},
         {"name": "b", "by": ["client"], "sliding_log": "5/1439m"},
@@ -169,13 +169,21 @@ def test_a_quota_is_a_limit_of_a_day_or_more_whatever_its_algorithm() -> None:
         {"name": "e", "by": ["country"], "conversion": "1/5", "lockout": "24h"},
         {"name": "f", "by": ["account"], "cooldown": ["1d"]},
         {"name": "g", "by": ["account"], "cooldown": ["30s"]},
-        {"name": "h", "by": ["account"], "fixed_window": "5/1h", "tiers": {"pro": "50/1d"}},
+        {
+            "name": "h",
+            "by": ["account"],
+            "token_bucket": "5/1h",
+            "burst": 5,
+            "tiers": {"pro": {"token_bucket": "1/1d", "burst": 1}},
+        },
         {"name": "i", "by": ["account"], "fixed_window": "5/1mo"},
         {"name": "j", "by": ["account"], "token_bucket": "1/1d", "burst": 1},
         {"name": "k", "by": ["account"], "token_bucket": "5/1d", "burst": 4},
+        {"name": "l", "by": ["account"], "sliding_log": "5/1h", "lockout": ["1h", "24h"]},
+        {"name": "m", "by": ["account"], "cooldown": ["30s", "1d"]},
     ]
     named = quotas(load_policies({"mail": {"limits": limits}}))
-    assert named["mail"] == ("a", "c", "d", "e", "f", "h", "i", "j")
+    assert named["mail"] == ("a", "c", "d", "e", "f", "h", "i", "j", "l", "m")
     assert "unlock" not in named
 
 
@@ -193,7 +201,7 @@ def test_snapshots_alone_are_a_warning_with_what_a_crash_would_take(
         assert finding["seen"].startswith(
             "snapshots alone (save 3600 1000): a crash loses all since the last one, now 3 changes"
         )
-        assert " s, of login: day, month" in finding["seen"]
+        assert " s, of login: account, day, month" in finding["seen"]
         client.save()
         assert "now 0 changes in " in looked(terminal)[1]["AG061"][0]["seen"]
 
@@ -206,7 +214,7 @@ def test_a_file_that_the_system_flushes_when_it_likes_is_a_warning(
     (finding,) = found["AG062"]
     assert (status, finding["level"]) == (3, "warning")
     assert finding["seen"].startswith("appendfsync no: a power cut takes ")
-    assert "login: day" in finding["seen"]
+    assert "login: account, day" in finding["seen"]
     assert finding["mend"] == "CONFIG SET appendfsync everysec, then CONFIG REWRITE"
 
 

@@ -94,7 +94,10 @@ def test_the_apps_normaliser_and_resolve_count(bare_app: Flask) -> None:
     assert told(bare_app, "status", "login", "Vera")["failures"] == 2
     result = operate(bare_app, "status", "login", "vera", "--json")
     assert json.loads(result.stdout)["failures"] == 1
-    assert result.stderr == "Note: nobody has that name: it counts as it is spelt\n"
+    assert (
+        result.stderr
+        == "Note: nobody has that name: it counts by its spelling; --exact takes a key as it is\n"
+    )
     with bare_app.app_context():
         auth.guard.close()
 

@@ -282,7 +282,10 @@ def test_the_app_finds_the_account_and_is_told(site: Site) -> None:
     ]
     assert {it["subject"] for it in heard} == {site.guard.subject("key-1")}
     result = operate("login", "account", "--account", "ghost", "--exempt", "--for", "1h")
-    assert result.stderr == "Note: nobody has that name: it counts as it is spelt\n"
+    assert (
+        result.stderr
+        == "Note: nobody has that name: it counts by its spelling; --exact takes a key as it is\n"
+    )
 
 
 def test_notes_of_before_can_be_read(terminal: Terminal, guard: Guard) -> None:

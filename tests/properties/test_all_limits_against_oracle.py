@@ -95,7 +95,9 @@ def policies(draw: st.DrawFn) -> Policy:
         if not isinstance(algorithm, Distinct):
             parts += [("account",), ("account", "client")]
         costs, most = [1, 1, 2], algorithm.largest_cost(reserved=True) or 1
-        rigid = algorithm.lockout_ms or getattr(algorithm, "reserve", 0)
+        rigid = any(
+            getattr(algorithm, name, None) for name in ("lockout_ms", "reserve", "count_refused")
+        )
         elastic = algorithm.can_scale and not rigid and draw(st.booleans())
         limits.append(
             PolicyLimit(
@@ -273,8 +275,8 @@ class Together(RuleBasedStateMachine):
         limits = [limit for limit in self.shape.limits if can_override(limit)]
         limit = limits[at % len(limits)]
         first, *rest = limit.algorithm.numbers()
-        if rest and not getattr(limit.algorithm, "zone", None):
-            rest[-1] *= longer
+        if isinstance(limit.algorithm, TokenBucket | LeakyBucket):
+            rest[-1] *= longer  # logs and windows keep their period
         numbers = [] if factor == 0 else [first if factor == 1 else self.more(first), *rest]
         keys = tuple(
             override_key("login", named["account"])

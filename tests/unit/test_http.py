@@ -13,6 +13,7 @@ from authguard import (
     Cooldown,
     Decision,
     Distinct,
+    FixedWindow,
     HashingUnavailable,
     InvalidInput,
     Policy,
@@ -157,11 +158,11 @@ def shown(limit: PolicyLimit, verdict: Verdict, now_ms: int = 1_000_000) -> tupl
 
 
 def test_a_quota_is_in_whole_seconds_rounded_up() -> None:
-    """t, w and the time of reset never end too early; dots in names are dashes."""
-    limit = PolicyLimit("key.a", ("account",), SlidingLog("5/60s"))
-    (one,) = shown(limit, admitted(name="key.a"))
+    """t, w and the time of reset never end too early; the action's dots are dashes."""
+    limit = PolicyLimit("key-a", ("account",), SlidingLog("5/60s"))
+    (one,) = shown(limit, admitted(name="key-a"))
     assert one == quota("api-v2-key-a", wait_s=41, whole_at_s=1_041)
-    (one,) = shown(limit, admitted(name="key.a", reset_after_ms=40_000))
+    (one,) = shown(limit, admitted(name="key-a", reset_after_ms=40_000))
     assert (one.wait_s, one.whole_at_s) == (40, 1_040)
 
 
@@ -207,6 +208,13 @@ def test_exempt_and_unknown_verdicts_are_not_shown() -> None:
     limit = PolicyLimit("key", ("account",), SlidingLog("5/60s"))
     assert shown(limit, admitted(exempt=True)) == ()
     assert shown(limit, admitted(name="block", limit=0, refuses=True)) == ()
+
+
+def test_a_limit_that_the_load_has_taken_away_is_not_shown() -> None:
+    """F13: a quota of nothing would say that the caller had used it up; a field says 1 at least."""
+    limit = PolicyLimit("key", ("account",), FixedWindow("5/60s"), elastic=True)
+    assert shown(limit, admitted(limit=0, remaining=0, window_ms=0, refuses=True)) == ()
+    assert len(shown(limit, admitted(limit=1, remaining=0, refuses=True))) == 1
 
 
 def test_the_window_is_that_of_this_call() -> None:

@@ -21,7 +21,7 @@ from authguard.limits import (
     SlidingWindowCounter,
     TokenBucket,
 )
-from authguard.limits.zones import offsets_of
+from authguard.limits.zones import check_zone, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +73,31 @@ WRONG: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: FixedWindow("5/1d", zone="Europe"), "AG006", "FixedWindow.zone"
     ),
     "an empty zone": (lambda: FixedWindow("5/1d", zone=""), "AG006", "FixedWindow.zone"),
+    "a zone of the machine": (
+        lambda: FixedWindow("5/1d", zone="localtime"), "AG006", "FixedWindow.zone"
+    ),
+    "another zone of the machine": (
+        lambda: FixedWindow("5/1d", zone="posixrules"), "AG006", "FixedWindow.zone"
+    ),
+    "a zone not set up": (lambda: FixedWindow("5/1d", zone="Factory"), "AG006", "FixedWindow.zone"),
+    "a zone with leap seconds": (
+        lambda: FixedWindow("5/1d", zone="right/Europe/Oslo"), "AG006", "FixedWindow.zone"
+    ),
+    "a zone by another road": (
+        lambda: FixedWindow("5/1d", zone="posix/Europe/Oslo"), "AG006", "FixedWindow.zone"
+    ),
+    "a list of zones": (
+        lambda: FixedWindow("5/1d", zone=["Europe/Oslo"]),  # type: ignore[arg-type]
+        "AG006", "FixedWindow.zone",
+    ),
+    "a table of zones": (
+        lambda: FixedWindow("5/1mo", zone={"a": 1}),  # type: ignore[arg-type]
+        "AG006", "FixedWindow.zone",
+    ),
+    "a number of a zone": (
+        lambda: FixedWindow("5/1d", zone=5),  # type: ignore[arg-type]
+        "AG006", "FixedWindow.zone",
+    ),
     "a zone with a zero": (lambda: FixedWindow("5/1d", zone="a\0b"), "AG006", "FixedWindow.zone"),
     "a zone of hours": (
         lambda: FixedWindow("5/24h", zone="Europe/Oslo"), "AG006", "FixedWindow.zone"
@@ -171,8 +196,8 @@ def test_a_rate_in_other_words_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "to", "numbers"),
     [
-        (SlidingLog("5/15m", lockout="1h"), "50/1h", [50, 3_600_000]),
-        (SlidingLog("5/15m"), SlidingLog("7/1m"), [7, 60_000]),
+        (SlidingLog("5/15m", lockout="1h"), "50/900s", [50, 900_000]),
+        (SlidingLog("5/15m"), SlidingLog("7/15m"), [7, 900_000]),
         (FixedWindow("10/1mo"), "99/1mo", [99, MONTH]),
         (FixedWindow("10/1d", zone="Europe/Oslo"), "99/1d", [99, DAY]),
         (SlidingWindowCounter("10/1h"), "99/1h", [99, 3_600_000]),
@@ -196,6 +221,12 @@ def test_other_numbers(algorithm: Algorithm, to: str | Algorithm, numbers: list[
         (SlidingLog("5/15m"), "5/0m", "AG006"),
         (SlidingLog("5/15m"), FixedWindow("5/15m"), "AG005"),
         (SlidingLog("5/15m"), 5, "AG005"),
+        (SlidingLog("5/15m"), "5/1m", "AG006"),
+        (SlidingLog("5/15m"), SlidingLog("5/1h"), "AG006"),
+        (FixedWindow("10/1h"), "99/2h", "AG006"),
+        (SlidingWindowCounter("10/1h"), "99/30m", "AG006"),
+        (Distinct("account", "20/1h"), "20/1m", "AG006"),
+        (Distinct("account", "20/1h"), Distinct("device", "20/1h"), "AG006"),
         (FixedWindow("10/1mo"), "99/1d", "AG006"),
         (FixedWindow("10/1d"), "99/1mo", "AG006"),
         (FixedWindow("10/1d", zone="Europe/Oslo"), "99/12h", "AG006"),
@@ -226,6 +257,31 @@ def test_what_the_script_is_told() -> None:
     assert set(months[4][1::2]) == {0}
 
 
+MONTHLESS: dict[str, Callable[[str], object]] = {
+    "sliding_log": SlidingLog,
+    "sliding_window_counter": SlidingWindowCounter,
+    "token_bucket": lambda text: TokenBucket(text, burst=5),
+    "leaky_bucket": lambda text: LeakyBucket(text, queue=5),
+    "distinct": lambda text: Distinct("account", text),
+    "other numbers of a log": lambda text: SlidingLog("5/1d").numbers_of(text, "to"),
+}
+MONTHLY: dict[str, Callable[[str], object]] = {
+    "fixed_window": FixedWindow,
+    "other numbers of a month": lambda text: FixedWindow("5/1mo").numbers_of(text, "to"),
+}
+
+
+@pytest.mark.parametrize("text", ["5/month", "5/mo", "5/2mo", "5/1month", "5/1mo"])
+@pytest.mark.parametrize("name", [*MONTHLESS, *MONTHLY])
+def test_how_a_month_is_written(name: str, text: str) -> None:
+    """Whoever writes a month otherwise, or where there are none, is told how and where it is."""
+    if text == "5/1mo" and name in MONTHLY:
+        MONTHLY[name](text)
+        return
+    with pytest.raises(ConfigurationError, match=r"AG006 .*'1mo' .* in a fixed_window alone"):
+        (MONTHLESS | MONTHLY)[name](text)
+
+
 @pytest.mark.parametrize(
     "zone",
     ["Europe/Oslo", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "UTC",
@@ -233,7 +289,8 @@ def test_what_the_script_is_told() -> None:
 )  # fmt: skip
 def test_the_offsets_of_a_zone(zone: str) -> None:
     """Hour by hour through eight years each offset that is listed is the zone's own."""
-    offsets = offsets_of(zone, "zone")
+    check_zone(zone, "zone")
+    offsets = offsets_of(zone)
     begins, ahead = offsets[::2], offsets[1::2]
     assert list(begins) == sorted(set(begins))
     assert all(one != other for one, other in itertools.pairwise(ahead))

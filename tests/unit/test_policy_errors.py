@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from authguard import ConfigurationError, Guard, default_policies, load_policies
+from authguard import (
+    ConfigurationError,
+    Guard,
+    PolicyLimit,
+    SlidingLog,
+    default_policies,
+    load_policies,
+)
 from tests.conftest import SECRET
 
 if TYPE_CHECKING:
@@ -68,6 +75,10 @@ WRONG = {
     "limit with no possible name": (
         limit('{ name = "The Pair", by = ["account"], sliding_log = "5/15m" }'),
         "AG004", "[login] limits[1].name", "'The Pair' is no possible name", "lower-case letters",
+    ),
+    "limit with a dot in its name": (
+        limit('{ name = "the.pair", by = ["account"], sliding_log = "5/15m" }'),
+        "AG004", "[login] limits[1].name", "'the.pair' is no possible name", "lower-case letters",
     ),
     "limit without by": (
         limit('{ name = "pair", sliding_log = "5/15m" }'),
@@ -233,6 +244,56 @@ WRONG = {
         limit(f"{{ {GOOD}, recovery = 1 }}"),
         "AG005", "[login] limits[1] (pair).recovery", "1 is no switch", "true or false",
     ),
+    "no tiers": (
+        limit(f"{{ {GOOD}, tiers = {{}} }}"),
+        "AG005", "[login] limits[1] (pair).tiers", "{} is no table of tiers", "write such as",
+    ),
+    "a list of tiers": (
+        limit(f"{{ {GOOD}, tiers = [] }}"),
+        "AG005", "[login] limits[1] (pair).tiers", "[] is no table of tiers", "write such as",
+    ),
+    "tier of another period": (
+        limit(f"{{ {GOOD}, tiers = {{ pro = '5/1m' }} }}"),
+        "AG006", "[login] limits[1] (pair).tiers.pro", "differs from the limit in more than its",
+        "keep the limit's own period",
+    ),
+    "tier of another zone": (
+        limit('{ name = "pair", by = ["account"], fixed_window = "5/1d", tiers = '
+              '{ pro = { fixed_window = "9/1d", zone = "Europe/Oslo" } } }'),
+        "AG006", "[login] limits[1] (pair).tiers.pro", "differs from the limit in more than its",
+        "time zone",
+    ),
+    "a list of zones": (
+        limit('{ name = "pair", by = ["account"], fixed_window = "5/1d", zone = ["Asia/Tokyo"] }'),
+        "AG006", "[login] limits[1] (pair).zone", "no time zone ['Asia/Tokyo']", "IANA database",
+    ),
+    "a table for a zone": (
+        limit('{ name = "pair", by = ["account"], fixed_window = "5/1d", zone = { a = 1 } }'),
+        "AG006", "[login] limits[1] (pair).zone", "no time zone {'a': 1}", "IANA database",
+    ),
+    "the machine's zone": (
+        limit('{ name = "pair", by = ["account"], fixed_window = "5/1d", zone = "localtime" }'),
+        "AG006", "[login] limits[1] (pair).zone", "no time zone 'localtime'", "IANA database",
+    ),
+    "a month in words": (
+        limit('{ name = "pair", by = ["account"], fixed_window = "5/month" }'),
+        "AG006", "[login] limits[1] (pair).fixed_window", "'month' is not a period here",
+        "write '1mo' for a month of the calendar, in a fixed_window",
+    ),
+    "a month of a log": (
+        rate('"5/1mo"'), "AG006", "(pair).sliding_log", "'1mo' is not a period here",
+        "in a fixed_window alone",
+    ),
+    "a lockout of one tier alone": (
+        limit(f"{{ {GOOD}, tiers = {{ pro = {{ sliding_log = '9/15m', lockout = '1d' }} }} }}"),
+        "AG005", "[login] limits[1] (pair).tiers.pro.lockout", "a lockout in some tiers alone",
+        "or to none",
+    ),
+    "refusals that count under a load": (
+        limit(f"{{ {GOOD}, count_refused = true, elastic = true }}"),
+        "AG005", "[login] limits[1] (pair).elastic", "what the load refuses must not count",
+        "leave it out",
+    ),
     "worn of an account": (
         limit(f"{{ {GOOD}, worn = true }}"),
         "AG005", "[login] limits[1] (pair).worn", "no device wears out", 'by = ["device"]',
@@ -267,6 +328,25 @@ def test_a_mapping_is_judged_as_its_file(fault: str, tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text(WRONG[fault][0], encoding="utf-8")
     assert str(complaint(tomllib.loads(WRONG[fault][0]))) == str(complaint(str(path)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "A b", "zwölf", 'x"\r\nSet-Cookie: a=b', 'a\\"b', "a.b", 5, None, ["a"], b"a"],
+    ids=ascii,
+)
+def test_a_limit_s_name_in_python(name: Any) -> None:
+    """F11: AG004 when the limit is made, since a name goes into header fields as it is."""
+    with pytest.raises(ConfigurationError, match=r"AG004 .*\.name: .* is no possible name"):
+        PolicyLimit(name, ("account",), SlidingLog("5/1m"))
+
+
+def test_a_tier_without_the_limit_s_lockout() -> None:
+    """F20: an operator looks for a lock where the limit has one: AG005 also the other way about."""
+    limit, tier = SlidingLog("5/1m", lockout="1h"), SlidingLog("9/1m")
+    for own, other in ((limit, tier), (tier, limit)):
+        with pytest.raises(ConfigurationError, match=r"AG005 .*tiers\.pro\.lockout: "):
+            PolicyLimit("it", ("account",), own, tiers={"pro": other})
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

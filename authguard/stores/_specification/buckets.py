@@ -28,7 +28,10 @@ class Bucket:
         self.limit = spec.limit
         self.window_ms = self.drained_in_ms(Fraction(spec.limit))
         self.now_ms = now_ms
-        as_of_ms, level, period_ms = store.buckets.get(self.key, (now_ms, Fraction(0), 1))
+        nothing = (now_ms, Fraction(0), spec.period_ms, spec.rate, 0)
+        as_of_ms, level, period_ms, rate, since_ms = store.buckets.get(self.key, nothing)
+        same = (period_ms, rate) == (spec.period_ms, spec.rate)
+        self.since_ms = min(now_ms, since_ms) if same else now_ms - 1
         if level and period_ms != spec.period_ms:
             # It is reckoned over into parts of the new period, and rounded up.
             part, whole = Fraction(1, spec.period_ms), level // 1
@@ -42,7 +45,11 @@ class Bucket:
         return ceil(places * self.spec.period_ms / self.spec.rate)
 
     def save(self) -> None:
-        self.store.buckets[self.key] = (self.now_ms, self.level, self.spec.period_ms)
+        if not self.level and self.now_ms >= self.since_ms + self.window_ms:
+            self.store.buckets.pop(self.key, None)
+            return
+        numbers = (self.spec.period_ms, self.spec.rate)
+        self.store.buckets[self.key] = (self.now_ms, self.level, *numbers, self.since_ms)
 
     def refuses(self, cost: int) -> bool:
         return self.level + cost > self.limit
@@ -64,8 +71,11 @@ class Bucket:
         return [int(refuses), remaining, wait_ms, self.drained_in_ms(self.level)]
 
     def clear(self) -> list[int]:
-        self.store.buckets.pop(self.key, None)
-        return [ceil(self.level), 0]
+        freed = ceil(self.level)
+        if freed:
+            self.level, self.since_ms = Fraction(0), self.now_ms
+            self.save()
+        return [freed, 0]
 
     def inspect(self) -> list[int]:
         used = ceil(self.level)
@@ -77,7 +87,8 @@ class TokenBucket(Bucket):
 
     def settle(self, reserved_at_ms: int, _: bytes, cost: int) -> list[int]:
         refilled = Fraction(self.spec.rate * (self.now_ms - reserved_at_ms), self.spec.period_ms)
-        if reserved_at_ms > self.now_ms or refilled >= cost or not self.level:
+        known = not self.since_ms or reserved_at_ms > self.since_ms
+        if reserved_at_ms > self.now_ms or not known or refilled >= cost or not self.level:
             return [0, 0]
         before = ceil(self.level)
         self.level = max(Fraction(0), self.level - cost + refilled)

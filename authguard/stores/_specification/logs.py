@@ -121,8 +121,8 @@ class SlidingLog:
             self.save_lock()
         self.save_log(self.log)
 
-    def refused(self, cost: int) -> None:
-        if self.spec.counts_refused and cost <= self.spec.limit:
+    def refused(self, cost: int, *, by_load: bool) -> None:
+        if self.spec.counts_refused and not by_load and cost <= self.spec.limit:
             kept = max(self.spec.limit, len(self.log))
             self.log += [Entry(self.now_ms, NOBODY)] * cost
             self.log = self.log[-kept:]
@@ -133,9 +133,10 @@ class SlidingLog:
 
     def verdict(self, cost: int, *, refuses: bool) -> list[int]:
         if self.locked:
-            wait_ms = self.lock.ends_ms - self.now_ms
+            left_ms = self.lock.ends_ms - self.now_ms
+            wait_ms = -1 if cost > self.spec.limit else left_ms
             state = 2 if refuses else 3 if self.lock_set else 0
-            return [state, 0, wait_ms if refuses else 0, wait_ms]
+            return [state, 0, wait_ms if refuses else 0, left_ms]
         reset_ms = self.log[-1].at_ms + self.spec.window_ms - self.now_ms if self.log else 0
         remaining = max(0, self.spec.limit - len(self.log))
         if not refuses:

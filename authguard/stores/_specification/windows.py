@@ -37,12 +37,13 @@ class FixedWindow:
         self.window_ms = spec.window_ms
         self.now_ms = now_ms
         own_ends_ms = self.end_of(now_ms)
-        ends_ms, used = store.windows.get(self.key, (0, 0))
+        ends_ms, used, cleared_ms = store.windows.get(self.key, (0, 0, 0))
         if now_ms >= ends_ms:
-            ends_ms, used = own_ends_ms, 0
+            ends_ms, used, cleared_ms = own_ends_ms, 0, 0
         self.ends_ms = min(ends_ms, self.end_of(own_ends_ms))
         self.mended = self.ends_ms != ends_ms
         self.used = used
+        self.cleared_ms = min(now_ms, cleared_ms)
 
     def end_of(self, at_ms: int) -> int:
         if not self.spec.calendar:
@@ -62,7 +63,10 @@ class FixedWindow:
         return (at.year, at.month, at.day) if self.spec.calendar == "day" else (at.year, at.month)
 
     def save(self) -> None:
-        self.store.windows[self.key] = (self.ends_ms if self.used else 0, self.used)
+        if self.used or self.cleared_ms:
+            self.store.windows[self.key] = (self.ends_ms, self.used, self.cleared_ms)
+        else:
+            self.store.windows.pop(self.key, None)
 
     def refuses(self, cost: int) -> bool:
         return self.used + cost > self.most
@@ -82,7 +86,9 @@ class FixedWindow:
         return [int(refuses), remaining, wait_ms, left_ms if self.used else 0]
 
     def settle(self, reserved_at_ms: int, _: bytes, cost: int) -> list[int]:
-        if reserved_at_ms > self.now_ms or self.end_of(reserved_at_ms) != self.ends_ms:
+        if not self.cleared_ms < reserved_at_ms <= self.now_ms:
+            return [0, 0]
+        if self.end_of(reserved_at_ms) != self.ends_ms:
             return [0, 0]
         freed = min(cost, self.used)
         self.used -= freed
@@ -90,8 +96,11 @@ class FixedWindow:
         return [freed, 0]
 
     def clear(self) -> list[int]:
-        self.store.windows.pop(self.key, None)
-        return [self.used, 0]
+        freed = self.used
+        if freed:
+            self.used, self.cleared_ms = 0, self.now_ms
+            self.save()
+        return [freed, 0]
 
     def inspect(self) -> list[int]:
         return [self.used, 0, self.ends_ms - self.now_ms if self.used else 0, 0, 0, 0]
@@ -114,10 +123,12 @@ class Counters:
         self.now_ms = now_ms
         self.number = now_ms // spec.window_ms
         self.mended = False
-        self.current, self.previous = 0, 0
-        number, window_ms, current, previous = store.counters.get(self.key, (-2, 1, 0, 0))
+        self.current, self.previous, self.cleared_ms = 0, 0, 0
+        nothing = (-2, 1, 0, 0, 0)
+        number, window_ms, current, previous, cleared_ms = store.counters.get(self.key, nothing)
         if now_ms >= (number + 2) * window_ms:
             return
+        self.cleared_ms = min(now_ms, cleared_ms)
         ends_ms, own_ends_ms = (number + 1) * window_ms, (self.number + 1) * spec.window_ms
         if ends_ms > own_ends_ms or window_ms != spec.window_ms:
             self.current, self.mended = current + previous, True
@@ -128,7 +139,10 @@ class Counters:
 
     def save(self) -> None:
         window_ms = self.spec.window_ms
-        self.store.counters[self.key] = (self.number, window_ms, self.current, self.previous)
+        self.store.counters[self.key] = (
+            *(self.number, window_ms),
+            *(self.current, self.previous, self.cleared_ms),
+        )
 
     def estimate_at(self, at_ms: int) -> Fraction:
         number, into_ms = divmod(at_ms, self.spec.window_ms)
@@ -176,10 +190,11 @@ class Counters:
     def settle(self, reserved_at_ms: int, _: bytes, cost: int) -> list[int]:
         number = reserved_at_ms // self.spec.window_ms
         freed = 0
-        if reserved_at_ms <= self.now_ms and number == self.number:
+        counts = self.cleared_ms < reserved_at_ms <= self.now_ms
+        if counts and number == self.number:
             freed = min(cost, self.current)
             self.current -= freed
-        elif reserved_at_ms <= self.now_ms and number == self.number - 1:
+        elif counts and number == self.number - 1:
             freed = min(cost, self.previous)
             self.previous -= freed
         if freed:
@@ -187,8 +202,11 @@ class Counters:
         return [freed, 0]
 
     def clear(self) -> list[int]:
-        self.store.counters.pop(self.key, None)
-        return [self.used, 0]
+        freed = self.used
+        if self.current or self.previous:
+            self.current, self.previous, self.cleared_ms = 0, 0, self.now_ms
+            self.save()
+        return [freed, 0]
 
     def inspect(self) -> list[int]:
         used = self.used
