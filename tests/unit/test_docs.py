@@ -51,7 +51,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
 def test_the_default_profile_is_shown_as_it_is() -> None:
     """The policies in README and docs/settings.md are those of the default profile."""
     short, login, api = blocks("toml")
-    assert list(load_policies(tomllib.loads(api))["api"].by_name) == ["burst", "month", "client", "all"]
+    assert list(load_policies(tomllib.loads(api))["api"].by_name) == [
+        "burst",
+        "month",
+        "client",
+        "all",
+    ]
     assert load_policies(tomllib.loads(login)) == default_policies()
     assert list(tomllib.loads(short)) == list(tomllib.loads(login)) == ["login"]
     (whole,) = blocks("toml", (ROOT / "docs/settings.md").read_text(encoding="utf-8"))
