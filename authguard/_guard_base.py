@@ -14,7 +14,7 @@ from authguard.checks import shown
 from authguard.errors import ConfigurationError
 from authguard.identity.destinations import StandIn
 from authguard.one_time import OneTime
-from authguard.policy import PARTS
+from authguard.policy import NORMAL, PARTS, priority_subject
 from authguard.policy_file import load_policies
 
 if TYPE_CHECKING:
@@ -221,11 +221,13 @@ class GuardBase:
         )
         quiet = isinstance(claims.account, NoAccount) or known.allowlisted
         if not shape.limits and not quiet:
-            parts = sorted(known.subjects.intersection(PARTS) - {"global"})
+            lanes = map(priority_subject, self.policy(action).priorities | {NORMAL})
+            parts = sorted(known.subjects.intersection([*PARTS, *lanes]) - {"global"})
             raise ConfigurationError(
                 "AG023",
                 f"[{action}] limits",
                 f"none applies: known is {', '.join(parts) or 'nothing'}",
-                "add a limit by account or client, or name what the limits count by",
+                "add a limit by account or client for every priority, or name what the limits count"
+                " by",
             )
         return shape

@@ -13,6 +13,9 @@ from authguard.limits.rates import LARGEST_COUNT, LARGEST_EXACT, LONGEST_PERIOD_
 
 __all__ = ["LeakyBucket", "TokenBucket"]
 
+#: The store keeps a bucket's period in six bytes.
+_LONGEST_STORED_MS: Final = 2**48 - 1
+
 #: A load of a thousandth makes a period a thousand times as long.
 _LEAST_LOAD: Final = 1_000
 
@@ -36,7 +39,8 @@ def _check_holds(key: str, value: object, least: int, where: str) -> int:
 
 
 def _check_exact(places: int, rate: int, period_ms: int, where: str) -> None:
-    if places * period_ms * _LEAST_LOAD > LARGEST_EXACT:
+    longest_ms = period_ms * _LEAST_LOAD
+    if places * longest_ms > LARGEST_EXACT or longest_ms > _LONGEST_STORED_MS:
         raise ConfigurationError(
             "AG005",
             where,

@@ -201,6 +201,15 @@ def test_priorities_and_tiers_that_nobody_has(guard: Guard, make: Callable[..., 
     assert asks(shop, 10, tier="pro") == (9, 0, 1)
 
 
+def test_no_lane_lets_an_attempt_in_uncounted(make: Callable[..., Guard]) -> None:
+    """AG023: an attempt of a priority that no limit counts is stopped, and told what is known."""
+    table = {"name": "lane", "by": ["client"], "priority": "staff", "sliding_log": "2/1m"}
+    guard = make(policies={"shop": {"limits": [table]}})
+    guard.attempt("shop", account="vera", client="192.0.2.1", priority="staff")
+    with pytest.raises(ConfigurationError, match=r"AG023 \[shop\].*known is .*priority normal"):
+        guard.attempt("shop", account="vera", client="192.0.2.1")
+
+
 @pytest.mark.parametrize("given", [["pro"], 5, {}, b"pro", True, ""], ids=repr)
 def test_what_is_no_name_of_a_tier_or_a_lane(
     guard: Guard, make: Callable[..., Guard], given: Any
