@@ -92,6 +92,7 @@ def test_refused_waits_and_is_let_in(demo: Demo, open_page: Callable[..., Page])
     expect(page.get_by_text("You are signed in as vera.")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_keyboard_alone(demo: Demo, open_page: Callable[..., Page]) -> None:
     """Fail, wait, sign in and sign out without a mouse; focus starts where typing starts."""
     page = open_page()

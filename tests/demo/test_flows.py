@@ -180,6 +180,7 @@ def test_second_factor(demo: Demo, browse: Callable[..., Page]) -> None:
     signed_in_as(page, "tess")
 
 
+@pytest.mark.slow
 def test_new_code_after_its_wait(demo: Demo, browse: Callable[..., Page]) -> None:
     """The wait for a new code is shown, told and kept; then the new code works and no older one."""
     page, reader = browse(), browse()

@@ -321,6 +321,7 @@ for _ in range(6): assert outgoing.put(slow)
     assert took < 5
 
 
+@pytest.mark.slow
 def test_an_exit_does_not_wait_for_a_provider_that_hangs() -> None:
     """A job that hangs delays the end by five seconds at most; what is lost is counted."""
     script = "for _ in range(5): assert outgoing.put(hang)\nbegun.wait()\n"

@@ -409,6 +409,7 @@ def test_a_signal_ends_the_embedded_server_too(
     until("the server's end", lambda: not alive(server))
 
 
+@pytest.mark.slow
 def test_a_long_log_shows_its_progress_on_a_terminal(log: Path, valkey_url: str) -> None:
     """The bar is drawn on standard error alone; standard output stays one JSON object."""
     lengthen(log, 6_000)

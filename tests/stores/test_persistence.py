@@ -202,7 +202,9 @@ def test_without_the_file_all_is_lost(
     assert admitted(guard, "login", **VERA) == 3
 
 
-@pytest.mark.parametrize("torn", [0, 1, 30])
+@pytest.mark.parametrize(
+    "torn", [1, pytest.param(0, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.slow)]
+)
 def test_a_power_cut_refunds_no_more_than_it_took(
     server_on: Callable[..., Server], guard_factory: Guards, torn: int
 ) -> None:

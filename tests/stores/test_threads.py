@@ -69,7 +69,7 @@ def test_fifty_threads_on_two_connections_get_their_own_answers(
     assert seen == {number: [4 - turn for turn in range(1 + number % 5)] for number in range(50)}
 
 
-@pytest.mark.parametrize("store", ["valkey", "memory"])
+@pytest.mark.parametrize("store", ["valkey", pytest.param("memory", marks=pytest.mark.slow)])
 def test_eight_threads_count_exactly(guard_factory: Guards, store: str) -> None:
     """B008: eight threads of 250 hits on one log of 100,000 are 2,000 entries, in either store."""
     given = {"store": MemoryStore(lambda: 1_800_000_000_000)} if store == "memory" else {}

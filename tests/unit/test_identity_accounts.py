@@ -46,7 +46,7 @@ def test_one_account_many_spellings(spelling: str) -> None:
     "normalise",
     [
         normalise_account,
-        normalise_case_sensitive,
+        pytest.param(normalise_case_sensitive, marks=pytest.mark.slow),
         pytest.param(normalise_precis, marks=pytest.mark.slow),
     ],
     ids=["default", "case-sensitive", "PRECIS"],

@@ -179,8 +179,8 @@ def test_the_ends_of_the_ranges_are_in_them() -> None:
     assert FixedWindow("1000000000/3650d", reserve=999_999_999).limit == 10**9
     assert SlidingWindowCounter("1000000000/1s").limit == 10**9
     assert TokenBucket("1000000000/1s", burst=1_000_000_000).limit == 10**9
-    assert TokenBucket("1/3650d", burst=1).window_ms == 3_650 * DAY
-    assert LeakyBucket("1/3650d", queue=0).limit == 1
+    assert TokenBucket("1/3257d", burst=1).window_ms == 3_257 * DAY  # the longest in six bytes
+    assert LeakyBucket("1/3257d", queue=0).limit == 1
     assert len(Cooldown(*["30s"] * 32).waits_ms) == 32
     assert Distinct("account", "1000/3650d").limit == 1_000
 
