@@ -215,7 +215,7 @@ def test_a_cost_that_nothing_admits(api: Site) -> None:
 
 
 def test_a_cost_of_thousands_of_digits(api: Site) -> None:
-    """F1: a number in a request's address is 400, however long, and ends no worker."""
+    """A number in a request's address is 400, however long, and ends no worker."""
     view = api.auth.limit("export", by=key, cost=lambda: int(request.args["rows"]) * 100)
     add(api, view(lambda: "fine"))
     for digits in (10, 4_000, 4_300):

@@ -303,7 +303,7 @@ def test_overrides_and_exemptions(site: Site) -> None:
 
 
 def test_what_the_load_has_taken_away_is_not_shown(site: Site) -> None:
-    """F13: a 429 while there is no capacity names the limit that the client has used up, alone."""
+    """A 429 while there is no capacity names the limit that the client has used up, alone."""
     assert list(shown(ask(site, "/shed"))) == ["shed-key", "shed-client"]
     site.guard.load(0)
     given = ask(site, "/shed")

@@ -35,7 +35,7 @@ def guard(guard_factory: Callable[..., Guard]) -> Guard:
 def test_more_than_any_limit_is_too_dear(
     guard: Guard, client: valkey.Valkey, action: str, cost: int
 ) -> None:
-    """F1: over a billion is TooDear at once, though an override may raise the limit: no crash."""
+    """Over a billion is TooDear at once, though an override may raise the limit: no crash."""
     for ask in (guard.attempt, guard.peek):
         with pytest.raises(TooDear, match="is more than any limit could ever admit") as caught:
             ask(action, cost=cost, **VERA)
@@ -45,7 +45,7 @@ def test_more_than_any_limit_is_too_dear(
 
 @pytest.mark.parametrize("cost", [-(10**4300), -1, 0], ids=["-10**4300", "-1", "0"])
 def test_less_than_one_is_no_cost(guard: Guard, cost: int) -> None:
-    """F1: a number of so many digits is told in an error, however long it is."""
+    """A number of so many digits is told in an error, however long it is."""
     for ask in (guard.attempt, guard.peek):
         with pytest.raises(ValueError, match="cost: must be a whole number") as caught:
             ask("act", cost=cost, **VERA)
@@ -59,7 +59,7 @@ def test_less_than_one_is_no_cost(guard: Guard, cost: int) -> None:
     ids=lambda limit: limit.algorithm,
 )
 def test_a_limiter_knows_it_too(guard: Guard, client: valkey.Valkey, limit: Any, cost: int) -> None:
-    """F1: by itself an algorithm judges a cost likewise, also where it makes no difference."""
+    """By itself an algorithm judges a cost likewise, also where it makes no difference."""
     limiter = guard.limiter(limit)
     value = {"value": "vera"} if isinstance(limit, Distinct) else {}
     for ask in (limiter.hit, limiter.peek):
@@ -73,7 +73,7 @@ def test_a_limiter_knows_it_too(guard: Guard, client: valkey.Valkey, limit: Any,
 def test_what_a_reserve_never_admits_is_too_dear(
     guard_factory: Callable[..., Guard], client: valkey.Valkey, by: str, outage: str
 ) -> None:
-    """F14: more than a reserve leaves is TooDear, no failed reply that lets all in uncounted."""
+    """More than a reserve leaves is TooDear, no failed reply that lets all in uncounted."""
     table = {"name": "it", "by": [by], "fixed_window": "10/1d", "reserve": 5}
     guard = guard_factory(policies={"act": {"outage": outage, "limits": [table]}})
     for ask in (guard.attempt, guard.peek):
@@ -85,7 +85,7 @@ def test_what_a_reserve_never_admits_is_too_dear(
 
 
 def test_a_billion_is_judged_by_the_limit(guard_factory: Callable[..., Guard]) -> None:
-    """F1: the largest count that a limit can have is a cost, where there is such a limit."""
+    """The largest count that a limit can have is a cost, where there is such a limit."""
     table = {"name": "it", "by": ["account"], "fixed_window": "1000000000/1h"}
     guard = guard_factory(policies={"act": {"limits": [table]}})
     assert guard.attempt("act", cost=10**9, **VERA).decision.remaining == 0

@@ -78,14 +78,14 @@ def test_a_value_that_is_missing_is_said_to_be(guard_factory: Callable[..., Guar
 
 @pytest.mark.parametrize("name", [5, b"api", ["api"], "\ud800"], ids=ascii)
 def test_a_name_that_is_no_text(guard_factory: Callable[..., Guard], name: Any) -> None:
-    """F11: AG005 when the limiter is made, not an error of its first hit."""
+    """AG005 when the limiter is made, not an error of its first hit."""
     with pytest.raises(ConfigurationError, match=r"AG005 limiter\(name=…\): .* is no text"):
         guard_factory().limiter(SlidingLog("5/15m"), name=name)
 
 
 @pytest.mark.parametrize("name", [None, "", "x\r\ny", "zwölf", "a" * 5_000], ids=ascii)
 def test_any_text_is_a_name(guard_factory: Callable[..., Guard], name: str | None) -> None:
-    """F11: a limiter's name is of its logs alone; its verdict goes by the name of limiter."""
+    """A limiter's name is of its logs alone; its verdict goes by the name of limiter."""
     limiter = guard_factory().limiter(SlidingLog("1/15m"), name=name)
     assert [verdict.name for verdict in limiter.hit("a").verdicts] == ["limiter"]
     assert limiter.hit("a").refused_by == ("limiter",)

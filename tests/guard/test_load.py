@@ -214,7 +214,7 @@ def test_no_lane_lets_an_attempt_in_uncounted(make: Callable[..., Guard]) -> Non
 def test_what_is_no_name_of_a_tier_or_a_lane(
     guard: Guard, make: Callable[..., Guard], given: Any
 ) -> None:
-    """F11: what is no text is AG051 and AG052 too, from the caller as from the app's function."""
+    """What is no text is AG051 and AG052 too, from the caller as from the app's function."""
     table = {"name": "it", "by": ["account"], "sliding_log": "5/1m", "tiers": {"pro": "9/1m"}}
     policies = {"shop": {"limits": [table]}}
     for ask in (guard.attempt, guard.peek):

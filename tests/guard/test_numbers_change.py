@@ -91,7 +91,7 @@ def door(guard_factory: Callable[..., Guard], clock: Clock) -> Callable[..., Doo
 def test_a_stricter_hour_forgets_nothing_of_a_long_limit(
     door: Callable[..., Door], clock: Clock, algorithm: str
 ) -> None:
-    """F2: a limit of a day that is full is still full after some minutes of a stricter override."""
+    """A limit of a day that is full is still full after some minutes of a stricter override."""
     shop = door({algorithm: "20/1d"})
     assert shop.admits() == 20
     shop.override("2/1d", for_ms=10 * MINUTE)
@@ -109,7 +109,7 @@ def test_a_stricter_hour_forgets_nothing_of_a_long_limit(
 def test_to_and_fro_between_tiers_admits_no_more_than_either(
     door: Callable[..., Door], clock: Clock, algorithm: str
 ) -> None:
-    """F2: whoever asks as one tier and then as another gets the larger limit's places, once."""
+    """Whoever asks as one tier and then as another gets the larger limit's places, once."""
     shop = door({algorithm: "20/1d"}, tiers={"trial": "2/1d"})
     admitted = 0
     for _ in range(5):
@@ -119,7 +119,7 @@ def test_to_and_fro_between_tiers_admits_no_more_than_either(
 
 
 def test_one_account_s_tier_forgets_none_of_a_client_s_names(door: Callable[..., Door]) -> None:
-    """F2: an account of another tier resets no count of different names for its client."""
+    """An account of another tier resets no count of different names for its client."""
     table = {"by": ["client"], "distinct": "account", "limit": "5/1d"}
     shop = door(table, tiers={"trial": "1/1d"})
     for number in range(5):
@@ -141,7 +141,7 @@ def test_one_account_s_tier_forgets_none_of_a_client_s_names(door: Callable[...,
 def test_another_period_is_refused(
     door: Callable[..., Door], client: valkey.Valkey, table: dict[str, Any], other: str
 ) -> None:
-    """F2: what would count by another period is AG006, as a tier and as an override."""
+    """What would count by another period is AG006, as a tier and as an override."""
     with pytest.raises(ConfigurationError, match=r"AG006 .* differs from the limit in more than"):
         door(table, tiers={"trial": other})
     with pytest.raises(ConfigurationError, match=r"AG006 to: .* differs from the limit in more"):
@@ -150,7 +150,7 @@ def test_another_period_is_refused(
 
 
 def test_buckets_and_cooldowns_take_any_numbers(door: Callable[..., Door], clock: Clock) -> None:
-    """F2: a level and a last time are taken over whatever the rate: they may all change."""
+    """A level and a last time are taken over whatever the rate: they may all change."""
     bucket = door({"token_bucket": "10/1d", "burst": 10}, tiers={"trial": "1/1m"})
     assert (bucket.admits(), bucket.admits(tier="trial")) == (10, 0)
     queue = door({"leaky_bucket": "10/1d", "queue": 9})
@@ -166,7 +166,7 @@ def test_buckets_and_cooldowns_take_any_numbers(door: Callable[..., Door], clock
 def test_a_bucket_slowed_by_the_load_gives_back_none_of_others(
     door: Callable[..., Door], clock: Clock, share: float, later_ms: int
 ) -> None:
-    """F4: what was taken at the full rate is settled for nothing once the load has slowed it."""
+    """What was taken at the full rate is settled for nothing once the load has slowed it."""
     table = {"by": ["global"], "token_bucket": "100/1s", "burst": 100}
     shop = door(table, elastic=True)
     early = [shop.attempt() for _ in range(100)]
@@ -184,7 +184,7 @@ def test_a_bucket_slowed_by_the_load_gives_back_none_of_others(
 def test_a_bucket_of_another_rate_gives_back_nothing(
     door: Callable[..., Door], clock: Clock, slow: Any, way: str
 ) -> None:
-    """F4: after an override or a tier of another rate nobody can tell what is left of a token."""
+    """After an override or a tier of another rate nobody can tell what is left of a token."""
     burst = 100 if isinstance(slow, str) else slow.burst
     tiers = {"slow": {"token_bucket": "1/1h", "burst": burst}}
     shop = door({"token_bucket": "100/1s", "burst": 100}, tiers=tiers)
@@ -206,7 +206,7 @@ def test_a_bucket_of_another_rate_gives_back_nothing(
 def test_the_first_attempt_at_a_new_rate_takes_its_own_token_back(
     door: Callable[..., Door], clock: Clock
 ) -> None:
-    """F4: who succeeds at each turn of the rate is never refused: its own token comes back."""
+    """Who succeeds at each turn of the rate is never refused: its own token comes back."""
     shop = door({"token_bucket": "1/1h", "burst": 3}, tiers={"pro": "1/30m"})
     for turn in range(20):
         shop.attempt(tier="pro" if turn % 2 else None).succeed()
@@ -217,7 +217,7 @@ def test_the_first_attempt_at_a_new_rate_takes_its_own_token_back(
 def test_a_bucket_of_the_same_rate_gives_back_what_it_took(
     door: Callable[..., Door], clock: Clock
 ) -> None:
-    """F4: a change of what the bucket holds alone is none of its rate: a success takes its own."""
+    """A change of what the bucket holds alone is none of its rate: a success takes its own."""
     shop = door({"token_bucket": "1/1h", "burst": 4})
     early = [shop.attempt() for _ in range(4)]
     shop.override(limits.TokenBucket("1/1h", burst=5))
@@ -233,7 +233,7 @@ def test_a_bucket_of_the_same_rate_gives_back_what_it_took(
 def test_a_success_after_an_unlock_frees_none_of_others(
     door: Callable[..., Door], clock: Clock, algorithm: str, secret: Any, later_ms: int
 ) -> None:
-    """F5: ten under way, an unlock, ten who fail: when the first ten succeed, no place is free."""
+    """Ten under way, an unlock, ten who fail: when the first ten succeed, no place is free."""
     shop = door(TEN[algorithm], settings={"secret": secret})
     early = [shop.attempt() for _ in range(10)]
     shop.guard.clear("act", account="vera")
@@ -249,7 +249,7 @@ def test_a_success_after_an_unlock_frees_none_of_others(
 def test_a_success_of_after_an_unlock_takes_its_own_back(
     door: Callable[..., Door], clock: Clock, algorithm: str
 ) -> None:
-    """F5: only what was reserved before the clear has nothing to take back."""
+    """Only what was reserved before the clear has nothing to take back."""
     shop = door(TEN[algorithm])
     shop.attempt()
     shop.guard.clear("act", account="vera")
@@ -265,7 +265,7 @@ def test_a_success_of_after_an_unlock_takes_its_own_back(
 def test_a_clock_that_steps_back_over_an_unlock(
     door: Callable[..., Door], clock: Clock, algorithm: str, back_ms: int
 ) -> None:
-    """F5: what was cleared later than now is taken as cleared now, and binds nobody for long."""
+    """What was cleared later than now is taken as cleared now, and binds nobody for long."""
     shop = door(TEN[algorithm])
     shop.attempt()
     shop.guard.clear("act", account="vera")
@@ -281,7 +281,7 @@ def test_a_clock_that_steps_back_over_an_unlock(
 def test_an_override_outlives_its_length_by_no_clock(
     door: Callable[..., Door], clock: Clock, to: str | None
 ) -> None:
-    """F6: when the clock steps back a month, an hour's exemption isn't one of a month."""
+    """When the clock steps back a month, an hour's exemption isn't one of a month."""
     shop = door({"sliding_log": "5/1h"})
     shop.override(to)
     clock.advance(-30 * DAY)
@@ -293,7 +293,7 @@ def test_an_override_outlives_its_length_by_no_clock(
 
 
 def test_a_load_outlives_its_length_by_no_clock(door: Callable[..., Door], clock: Clock) -> None:
-    """F7: when the clock steps back an hour, ten seconds without capacity aren't an hour of it."""
+    """When the clock steps back an hour, ten seconds without capacity aren't an hour of it."""
     shop = door({"token_bucket": "10/1s", "burst": 10}, elastic=True)
     shop.guard.load(0, for_ms=10_000)
     assert shop.admits() == 0
@@ -304,7 +304,7 @@ def test_a_load_outlives_its_length_by_no_clock(door: Callable[..., Door], clock
 
 
 def test_what_counts_refusals_does_not_follow_the_load(door: Callable[..., Door]) -> None:
-    """F8: a refusal by the load would count in the limit itself: AG005."""
+    """A refusal by the load would count in the limit itself: AG005."""
     with pytest.raises(ConfigurationError, match=r"AG005 .*elastic: what the load refuses"):
         door({"sliding_log": "4/1m"}, count_refused=True, elastic=True)
 
@@ -312,7 +312,7 @@ def test_what_counts_refusals_does_not_follow_the_load(door: Callable[..., Door]
 def test_a_wait_is_told_after_the_refusal_was_counted(
     door: Callable[..., Door], clock: Clock
 ) -> None:
-    """F8: under an override the refused attempt counts, too, and the wait that is told knows it."""
+    """Under an override the refused attempt counts, too, and the wait that is told knows it."""
     shop = door({"sliding_log": "4/1m"}, count_refused=True)
     for _ in range(4):
         shop.attempt()
@@ -322,7 +322,7 @@ def test_a_wait_is_told_after_the_refusal_was_counted(
 
 
 def test_a_cost_that_is_never_admitted_is_no_wait(door: Callable[..., Door], clock: Clock) -> None:
-    """F8: more than the limit is TooDear at once, also while its lock stands."""
+    """More than the limit is TooDear at once, also while its lock stands."""
     shop = door({"sliding_log": "3/1m"}, lockout="5m")
     assert shop.admits() == 3
     with pytest.raises(TooDear):
@@ -334,7 +334,7 @@ def test_a_cost_that_is_never_admitted_is_no_wait(door: Callable[..., Door], clo
 
 
 def test_a_cost_that_a_lowering_override_never_admits(door: Callable[..., Door]) -> None:
-    """F8: under a lowering override the wait is till its end, not the lock's again and again."""
+    """Under a lowering override the wait is till its end, not the lock's again and again."""
     shop = door({"sliding_log": "3/1m"}, lockout="5m")
     assert shop.admits() == 3
     shop.override("1/1m", for_ms=10 * MINUTE)
@@ -342,7 +342,7 @@ def test_a_cost_that_a_lowering_override_never_admits(door: Callable[..., Door])
 
 
 def test_a_recovery_under_load_empties_no_long_limit(door: Callable[..., Door]) -> None:
-    """F15: a long limit that is full only for the load goes on counting: it bounds an attacker."""
+    """A long limit that is full only for the load goes on counting: it bounds an attacker."""
     shop = door({"sliding_log": "20/1d"}, elastic=True)
     for _ in range(19):
         shop.attempt()
@@ -357,7 +357,7 @@ def test_a_recovery_under_load_empties_no_long_limit(door: Callable[..., Door]) 
 def test_what_the_load_alone_refuses_counts_nowhere(
     guard_factory: Callable[..., Guard], clock: Clock
 ) -> None:
-    """F18: nobody's own limit is filled by refusals that were not its fault; by others it is."""
+    """Nobody's own limit is filled by refusals that were not its fault; by others it is."""
     own = {"name": "own", "by": ["client"], "sliding_log": "5/1m", "count_refused": True}
     lane = {
         "name": "lane",
@@ -381,7 +381,7 @@ def test_what_the_load_alone_refuses_counts_nowhere(
 def test_the_last_word_on_the_load_counts_whichever_secret_said_it(
     guard_factory: Callable[..., Guard], clock: Clock
 ) -> None:
-    """F9: while secrets change, a worker with the old one alone is heard by those with both."""
+    """While secrets change, a worker with the old one alone is heard by those with both."""
     new = guard_factory(secret=[SECRET[::-1], SECRET], clock=clock)
     old = guard_factory(clock=clock)
     for guard, share in ((new, 0.2), (old, 1.0), (new, 0.5), (old, 0.7)):
@@ -393,7 +393,7 @@ def test_the_last_word_on_the_load_counts_whichever_secret_said_it(
 def test_the_last_word_on_a_limit_counts_whichever_secret_said_it(
     guard_factory: Callable[..., Guard], clock: Clock
 ) -> None:
-    """F9: overrides of both secrets are merged, the newest of each limit, and none is lost."""
+    """Overrides of both secrets are merged, the newest of each limit, and none is lost."""
     table = [{"name": name, "by": ["account"], "sliding_log": "5/1h"} for name in ("hour", "more")]
     policies = {"act": {"limits": table}}
     new = guard_factory(secret=[SECRET[::-1], SECRET], clock=clock, policies=policies)

@@ -302,7 +302,7 @@ def test_what_can_not_be_overridden(
 
 
 def test_an_algorithm_with_the_limit_s_own_options(make: Callable[..., Guard]) -> None:
-    """F12: an algorithm is taken as it is: with another option than the limit's it is AG006."""
+    """An algorithm is taken as it is: with another option than the limit's it is AG006."""
     tables = [
         {"name": "log", "by": ["account"], "sliding_log": "5/1h", "lockout": "1h"},
         {"name": "kept", "by": ["account"], "fixed_window": "50/1h", "reserve": 5},
@@ -327,7 +327,7 @@ def test_an_algorithm_with_the_limit_s_own_options(make: Callable[..., Guard]) -
 def test_an_override_as_text_keeps_the_options_of_the_account_s_tier(
     make: Callable[..., Guard],
 ) -> None:
-    """F3: a burst that a tier gives stays, if only the rate is overridden."""
+    """A burst that a tier gives stays, if only the rate is overridden."""
     burst = {
         "token_bucket": "5/1s",
         "burst": 3,

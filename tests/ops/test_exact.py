@@ -85,7 +85,7 @@ def api(bare_app: Flask) -> Api:
 
 
 def test_status_shows_the_key_that_is_meant(api: Api) -> None:
-    """F3: a full key is shown as full with ``--exact``, and without it another one is."""
+    """A full key is shown as full with ``--exact``, and without it another one is."""
     assert api.statuses("Key-1", 3) == [200, 200, 429]
     assert (
         api.limits("Key-1", "--exact")["hour"]["used"],
@@ -103,7 +103,7 @@ def test_status_shows_the_key_that_is_meant(api: Api) -> None:
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_an_override_reaches_the_key_that_is_meant(api: Api, exact: bool) -> None:
-    """F3: with ``--exact`` ``Key-1`` has other numbers, without it ``key-1``; never both."""
+    """With ``--exact`` ``Key-1`` has other numbers, without it ``key-1``; never both."""
     options = ("--exact",) if exact else ()
     api.override("hour", "Key-1", "--to", "3/1h", *options)
     assert api.statuses("Key-1", 4) == [200, 200, 200 if exact else 429, 429]
@@ -114,7 +114,7 @@ def test_an_override_reaches_the_key_that_is_meant(api: Api, exact: bool) -> Non
 
 
 def test_an_unlock_frees_the_key_that_is_meant(api: Api) -> None:
-    """F3: nothing of another key is freed, and what is freed is said."""
+    """Nothing of another key is freed, and what is freed is said."""
     assert api.statuses("Key-1", 3) == [200, 200, 429]
     assert api.statuses("key-1", 1) == [200]
     result = api.operate("unlock", "api", "--account", "Key-1", "--exact")
@@ -125,7 +125,7 @@ def test_an_unlock_frees_the_key_that_is_meant(api: Api) -> None:
 
 
 def test_a_block_holds_for_the_key_that_is_meant(api: Api) -> None:
-    """F3: who is told to be blocked is, and nobody else; its unlock ends it."""
+    """Who is told to be blocked is, and nobody else; its unlock ends it."""
     named = ("--account", "Key-1", "--exact")
     assert api.operate("block", *named, "--for", "1h").exit_code == 0
     assert (api.statuses("Key-1"), api.statuses("key-1")) == ([429], [200])
@@ -136,7 +136,7 @@ def test_a_block_holds_for_the_key_that_is_meant(api: Api) -> None:
 
 
 def test_what_was_done_is_noted_beside_the_key(api: Api) -> None:
-    """F3: acts on an exact key are in its own status, with who and why."""
+    """Acts on an exact key are in its own status, with who and why."""
     api.override("hour", "Key-1", "--to", "3/1h", "--exact", "--by", "anna", "--reason", "asked")
     told = json.loads(api.operate("status", "api", "Key-1", "--exact", "--json").stdout)
     assert [(it["act"], it["by"], it["reason"]) for it in told["acts"]] == [
@@ -146,7 +146,7 @@ def test_what_was_done_is_noted_beside_the_key(api: Api) -> None:
 
 
 def test_an_exact_key_is_not_looked_up(bare_app: Flask) -> None:
-    """F3: the app's ``resolve`` isn't asked of an exact key, and no note says nobody has it."""
+    """The app's ``resolve`` isn't asked of an exact key, and no note says nobody has it."""
     asked: list[str] = []
 
     def resolve(name: str) -> str | None:
@@ -165,7 +165,7 @@ def test_an_exact_key_is_not_looked_up(bare_app: Flask) -> None:
 def test_without_the_app_it_is_the_same_key(
     terminal: Terminal, guard: Guard, fail: Callable[..., None]
 ) -> None:
-    """F3: ``authguard`` by itself reaches it, too; its note of how names count is on stderr."""
+    """``authguard`` by itself reaches it, too; its note of how names count is on stderr."""
     for _ in range(5):
         guard.attempt("login", account=AccountKey("Key-1"), client=OTHER)
     fail(1, account="key-1")
@@ -192,7 +192,7 @@ def test_without_the_app_it_is_the_same_key(
 
 @pytest.mark.parametrize("key", ["", "a\x00b", "a" * 255, "a\nb"], ids=ascii)
 def test_what_can_be_no_key_is_wrong_use(terminal: Terminal, key: str) -> None:
-    """F3: status 2 and a line, from each of the commands, and nothing is stored."""
+    """Status 2 and a line, from each of the commands, and nothing is stored."""
     for command in (
         ("status", "login", key),
         ("override", "login", "account", "--account", key, "--to", "9/1h", "--for", "1h"),
@@ -206,7 +206,7 @@ def test_what_can_be_no_key_is_wrong_use(terminal: Terminal, key: str) -> None:
 
 
 def test_a_burst_and_a_queue_by_command(api: Api) -> None:
-    """F3: what a bucket holds can be given beside its rate, and is told back."""
+    """What a bucket holds can be given beside its rate, and is told back."""
     result = api.override("burst", "Key-1", "--exact", "--to", "2/1h", "--burst", "7")
     assert result.stdout.startswith("api: burst of account is 2/1h burst 7 until ")
     result = api.override("turn", "Key-1", "--exact", "--to", "5/1s", "--queue", "0")
@@ -236,7 +236,7 @@ def test_a_burst_and_a_queue_by_command(api: Api) -> None:
     ],
 )
 def test_a_burst_that_fits_nothing(api: Api, options: tuple[str, ...], words: str) -> None:
-    """F3: a burst without a rate, of another kind or out of range is status 2 and says so."""
+    """A burst without a rate, of another kind or out of range is status 2 and says so."""
     result = api.operate("override", "api", options[0], "--account", "vera", *options[1:])
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
@@ -244,7 +244,7 @@ def test_a_burst_that_fits_nothing(api: Api, options: tuple[str, ...], words: st
 
 
 def test_the_burst_of_an_account_s_plan_stays(bare_app: Flask) -> None:
-    """F3: more for a customer is never less: only the rate changes, the plan's burst stays."""
+    """More for a customer is never less: only the rate changes, the plan's burst stays."""
     api = Api(bare_app, tier={"Key-1": "pro"}.get)
     api.override("burst", "Key-1", "--exact", "--to", "50/1s")
     api.override("burst", "omar", "--to", "50/1s")
@@ -255,7 +255,7 @@ def test_the_burst_of_an_account_s_plan_stays(bare_app: Flask) -> None:
 
 
 def test_whose_tiers_are_shown(bare_app: Flask, terminal: Terminal) -> None:
-    """F3: where only a view knows a caller's plan, a note says that none is reckoned with."""
+    """Where only a view knows a caller's plan, a note says that none is reckoned with."""
     note = "limits are shown as without a tier"
     result = Api(bare_app).operate("status", "api", "Key-1", "--exact")
     assert (result.exit_code, note in result.stderr) == (0, True)
@@ -263,7 +263,7 @@ def test_whose_tiers_are_shown(bare_app: Flask, terminal: Terminal) -> None:
 
 
 def test_with_the_app_s_function_no_note_is_needed(bare_app: Flask) -> None:
-    """F3: an app that knows its customers' plans shows each by its own."""
+    """An app that knows its customers' plans shows each by its own."""
     api = Api(bare_app, tier={"Key-1": "pro"}.get)
     result = api.operate("status", "api", "Key-1", "--exact", "--json")
     assert result.stderr == ""

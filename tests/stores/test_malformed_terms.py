@@ -92,7 +92,7 @@ def judge(guard: Guard, client: valkey.Valkey, action: str) -> None:
 
 @pytest.mark.parametrize("value", OVERRIDES, ids=repr)
 def test_an_override_that_is_none(guard: Guard, client: valkey.Valkey, value: Any) -> None:
-    """F10: what is no override is neither none nor an exemption: it may have been a lower limit."""
+    """What is no override is neither none nor an exemption: it may have been a lower limit."""
     guard.override("login", "it", account=VERA["account"], to="1/1h", for_ms=HOUR)
     (key,) = client.scan_iter()
     client.set(key, json.dumps(value), px=HOUR)
@@ -101,7 +101,7 @@ def test_an_override_that_is_none(guard: Guard, client: valkey.Valkey, value: An
 
 @pytest.mark.parametrize("text", [b"", b"x", b"{", b"\xff\xfe", b'{"it":["sliding_log",1e9'])
 def test_an_override_that_is_no_json(guard: Guard, client: valkey.Valkey, text: bytes) -> None:
-    """F10: what can't be read is no verdict."""
+    """What can't be read is no verdict."""
     guard.override("login", "it", account=VERA["account"], to="1/1h", for_ms=HOUR)
     (key,) = client.scan_iter()
     client.set(key, text, px=HOUR)
@@ -112,7 +112,7 @@ def test_an_override_that_is_no_json(guard: Guard, client: valkey.Valkey, text: 
 def test_an_operator_s_word_does_not_hide_it(
     guard: Guard, client: valkey.Valkey, command: str
 ) -> None:
-    """F10: neither an override nor its lift reads what is malformed as nothing."""
+    """Neither an override nor its lift reads what is malformed as nothing."""
     guard.override("login", "it", account=VERA["account"], to="1/1h", for_ms=HOUR)
     (key,) = client.scan_iter()
     client.set(key, json.dumps({"it": "abc"}), px=HOUR)
@@ -124,7 +124,7 @@ def test_an_operator_s_word_does_not_hide_it(
 
 @pytest.mark.parametrize("share", [1_001, 9_999, 65_535])
 def test_a_load_above_the_whole(guard: Guard, client: valkey.Valkey, share: int) -> None:
-    """F10: more than a thousand thousandths is no load, to attempts and to current_load alike."""
+    """More than a thousand thousandths is no load, to attempts and to current_load alike."""
     guard.load(0.5)
     (key,) = client.scan_iter()
     client.setrange(key, 12, share.to_bytes(2))
@@ -136,7 +136,7 @@ def test_a_load_above_the_whole(guard: Guard, client: valkey.Valkey, share: int)
 
 @pytest.mark.parametrize("length", [0, 1, 12, 13])
 def test_a_load_that_is_cut(guard: Guard, client: valkey.Valkey, length: int) -> None:
-    """F10: a part of a load's record is no load."""
+    """A part of a load's record is no load."""
     guard.load(0.5)
     (key,) = client.scan_iter()
     client.set(key, client.get(key)[:length], px=HOUR)
@@ -148,7 +148,7 @@ def test_a_load_that_is_cut(guard: Guard, client: valkey.Valkey, length: int) ->
 def test_a_bucket_without_a_rate(
     guard: Guard, client: valkey.Valkey, action: str, at: int, length: int
 ) -> None:
-    """F10: places in no time, or none in any, are no rate: a full bucket wouldn't be full by it."""
+    """Places in no time, or none in any, are no rate: a full bucket wouldn't be full by it."""
     for _ in range(5):
         guard.attempt(action, **VERA)
     with pytest.raises(Denied):
@@ -159,7 +159,7 @@ def test_a_bucket_without_a_rate(
 
 
 def test_a_bucket_of_nothing(guard: Guard, client: valkey.Valkey) -> None:
-    """F10: as many zeros as a bucket has bytes are no bucket."""
+    """As many zeros as a bucket has bytes are no bucket."""
     guard.attempt("burst", **VERA)
     (key,) = client.scan_iter()
     client.set(key, bytes(client.strlen(key)), px=HOUR)

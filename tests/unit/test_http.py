@@ -211,7 +211,7 @@ def test_exempt_and_unknown_verdicts_are_not_shown() -> None:
 
 
 def test_a_limit_that_the_load_has_taken_away_is_not_shown() -> None:
-    """F13: a quota of nothing would say that the caller had used it up; a field says 1 at least."""
+    """A quota of nothing would say that the caller had used it up; a field says 1 at least."""
     limit = PolicyLimit("key", ("account",), FixedWindow("5/60s"), elastic=True)
     assert shown(limit, admitted(limit=0, remaining=0, window_ms=0, refuses=True)) == ()
     assert len(shown(limit, admitted(limit=1, remaining=0, refuses=True))) == 1

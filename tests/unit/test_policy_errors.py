@@ -336,13 +336,13 @@ def test_a_mapping_is_judged_as_its_file(fault: str, tmp_path: Path) -> None:
     ids=ascii,
 )
 def test_a_limit_s_name_in_python(name: Any) -> None:
-    """F11: AG004 when the limit is made, since a name goes into header fields as it is."""
+    """AG004 when the limit is made, since a name goes into header fields as it is."""
     with pytest.raises(ConfigurationError, match=r"AG004 .*\.name: .* is no possible name"):
         PolicyLimit(name, ("account",), SlidingLog("5/1m"))
 
 
 def test_a_tier_without_the_limit_s_lockout() -> None:
-    """F20: an operator looks for a lock where the limit has one: AG005 also the other way about."""
+    """An operator looks for a lock where the limit has one: AG005 also the other way about."""
     limit, tier = SlidingLog("5/1m", lockout="1h"), SlidingLog("9/1m")
     for own, other in ((limit, tier), (tier, limit)):
         with pytest.raises(ConfigurationError, match=r"AG005 .*tiers\.pro\.lockout: "):
