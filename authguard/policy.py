@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 from authguard.checks import shown
 from authguard.decision import RECOVERY_WAIT_MS
@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from authguard.limits import Algorithm
 
-__all__ = ["ADDRESS_PARTS", "NORMAL", "PARTS", "RECOVERY_WAIT_MS", "Policy", "PolicyLimit"]
+__all__ = [
+    "ADDRESS_PARTS",
+    "NORMAL",
+    "PARTS",
+    "RECOVERY_WAIT_MS",
+    "Policy",
+    "PolicyLimit",
+    "check_by",
+    "is_name",
+    "priority_subject",
+]
 
 #: What a limit can count by, in the order in which several of them form one key. The first one
 #: present decides which group of keys a limit belongs to. ``country`` is that of a phone number,
@@ -52,7 +62,7 @@ _CHANNELS: Final = ("sms", "email")
 #: The priority of an attempt that is given none.
 NORMAL: Final = "normal"
 
-#: Possible names of tiers and priorities.
+#: Possible names of limits, tiers and priorities.
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 #: Actions whose token names no account until it is proved: none can count by account.
@@ -115,7 +125,7 @@ class PolicyLimit:
 
     def __post_init__(self, where: str | None) -> None:
         where = where or f"limit {shown(self.name)}"
-        if not _is_name(self.name):
+        if not is_name(self.name):
             raise ConfigurationError(
                 "AG004",
                 f"{where}.name",
@@ -194,7 +204,7 @@ class PolicyLimit:
                 "leave it out",
             )
         for name, algorithm in dict(self.tiers).items():
-            if not _is_name(name) or isinstance(algorithm, str):
+            if not is_name(name) or isinstance(algorithm, str):
                 raise ConfigurationError(
                     "AG005",
                     f"{where}.tiers",
@@ -212,7 +222,7 @@ class PolicyLimit:
                 )
             # It must go with the limit's options as the limit's own does.
             replace(self, algorithm=algorithm, tiers={}, where=f"{where}.tiers.{name}")
-        if self.priority is not None and not _is_name(self.priority):
+        if self.priority is not None and not is_name(self.priority):
             raise ConfigurationError(
                 "AG005",
                 f"{where}.priority",
@@ -365,7 +375,8 @@ def priority_subject(priority: str) -> str:
     return f"priority {priority}"
 
 
-def _is_name(name: object) -> bool:
+def is_name(name: object) -> TypeGuard[str]:
+    """Tell whether a limit, a tier or a priority can be called so."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 

@@ -25,7 +25,7 @@ from authguard.limits import (
     SlidingWindowCounter,
     TokenBucket,
 )
-from authguard.policy import Policy, PolicyLimit, check_by
+from authguard.policy import Policy, PolicyLimit, check_by, is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["default_policies", "load_policies"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 _ACTION = re.compile(r"[a-z][a-z0-9_-]{0,31}(\.[a-z][a-z0-9_-]{0,31}){0,3}", re.ASCII)
 
 #: Keys that any limit can have.
@@ -298,7 +297,7 @@ def _limit(entry: object, where: str) -> PolicyLimit:
             'write { name = "account", by = ["account"], sliding_log = "5/15m" }',
         )
     name = entry.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise ConfigurationError(
             "AG004",
             f"{where}.name",

@@ -32,7 +32,10 @@ function terms.overrides(first, keys, now)
   local all = {}
   for at = first, first + keys - 1 do
     local value = redis.call("GET", KEYS[at])
-    local stored = value and cjson.decode(value) or value == false and {}
+    local stored = {}
+    if value then
+      stored = cjson.decode(value)
+    end
     if type(stored) ~= "table" then
       error("authguard: malformed overrides")
     end

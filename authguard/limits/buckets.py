@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from authguard.checks import shown
 from authguard.errors import ConfigurationError
@@ -56,8 +56,43 @@ def _check_exact(places: int, rate: int, period_ms: int, where: str) -> None:
         )
 
 
+class _Bucket(Base):
+    """What both are: ``limit`` places, of which ``rate`` drain in ``period_ms``."""
+
+    __slots__ = ()
+
+    can_scale: ClassVar[bool] = True
+    lockout_ms: ClassVar[tuple[int, ...]] = ()
+    if TYPE_CHECKING:
+        rate: int
+        period_ms: int
+
+    def _set(self, rate: object, key: str, holds: object, *, least: int, where: str) -> None:
+        """Read its rate and what it holds, which it keeps as ``key``."""
+        set_once = object.__setattr__
+        places, period_ms = _parse_steady(rate, where)
+        beside = where.removesuffix(f".{self.algorithm}")
+        set_once(self, key, _check_holds(key, holds, least, beside))
+        _check_exact(self.limit, places, period_ms, where)
+        set_once(self, "rate", places)
+        set_once(self, "period_ms", period_ms)
+
+    @property
+    def window_ms(self) -> int:
+        """The time in which a full one drains."""
+        return -(-self.limit * self.period_ms // self.rate)
+
+    def largest_cost(self, *, reserved: bool = False) -> int | None:  # noqa: ARG002 (as others)
+        """Give what it holds."""
+        return self.limit
+
+    def numbers(self) -> list[Any]:
+        """Give what it holds, and its rate as places in so many milliseconds."""
+        return [self.limit, self.rate, self.period_ms]
+
+
 @dataclass(frozen=True, slots=True, init=False)
-class TokenBucket(Base):
+class TokenBucket(_Bucket):
     """
     A steady rate with bursts: each admitted place takes a token, and ``burst`` can be saved up.
 
@@ -79,43 +114,21 @@ class TokenBucket(Base):
     burst: int
 
     algorithm: ClassVar[str] = "token_bucket"
-    can_scale: ClassVar[bool] = True
-    lockout_ms: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, rate: str, *, burst: int, where: str = "TokenBucket") -> None:
-        places, period_ms = _parse_steady(rate, where)
-        beside = where.removesuffix(f".{self.algorithm}")
-        burst = _check_holds("burst", burst, 1, beside)
-        _check_exact(burst, places, period_ms, where)
-        set_once = object.__setattr__
-        set_once(self, "rate", places)
-        set_once(self, "period_ms", period_ms)
-        set_once(self, "burst", burst)
+        self._set(rate, "burst", burst, least=1, where=where)
 
     @property
     def limit(self) -> int:
         """The burst."""
         return self.burst
 
-    @property
-    def window_ms(self) -> int:
-        """The time in which an empty bucket fills."""
-        return -(-self.limit * self.period_ms // self.rate)
-
-    def largest_cost(self, *, reserved: bool = False) -> int | None:  # noqa: ARG002 (as others)
-        """Give the burst."""
-        return self.limit
-
-    def numbers(self) -> list[Any]:
-        """Give what it holds, and its rate as places in so many milliseconds."""
-        return [self.limit, self.rate, self.period_ms]
-
     def _like(self, text: str, where: str) -> TokenBucket:
         return TokenBucket(text, burst=self.burst, where=where)
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class LeakyBucket(Base):
+class LeakyBucket(_Bucket):
     """
     Shapes work to a steady rate: an admitted attempt is told how long to wait before it acts.
 
@@ -136,36 +149,14 @@ class LeakyBucket(Base):
     queue: int
 
     algorithm: ClassVar[str] = "leaky_bucket"
-    can_scale: ClassVar[bool] = True
-    lockout_ms: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, rate: str, *, queue: int, where: str = "LeakyBucket") -> None:
-        places, period_ms = _parse_steady(rate, where)
-        beside = where.removesuffix(f".{self.algorithm}")
-        queue = _check_holds("queue", queue, 0, beside)
-        _check_exact(queue + 1, places, period_ms, where)
-        set_once = object.__setattr__
-        set_once(self, "rate", places)
-        set_once(self, "period_ms", period_ms)
-        set_once(self, "queue", queue)
+        self._set(rate, "queue", queue, least=0, where=where)
 
     @property
     def limit(self) -> int:
         """The queue, and the one that leaves."""
         return self.queue + 1
-
-    @property
-    def window_ms(self) -> int:
-        """The time in which a full queue leaves."""
-        return -(-self.limit * self.period_ms // self.rate)
-
-    def largest_cost(self, *, reserved: bool = False) -> int | None:  # noqa: ARG002 (as others)
-        """Give the queue, and the one that leaves."""
-        return self.limit
-
-    def numbers(self) -> list[Any]:
-        """Give what it holds, and its rate as places in so many milliseconds."""
-        return [self.limit, self.rate, self.period_ms]
 
     def _like(self, text: str, where: str) -> LeakyBucket:
         return LeakyBucket(text, queue=self.queue, where=where)
