@@ -18,6 +18,7 @@ from authguard.errors import (
     Unavailable,
 )
 from authguard.guard import NO_ACCOUNT, Attempt, Guard
+from authguard.guard_async import AsyncGuard
 from authguard.identity import AccountKey
 from authguard.limiter import Limiter
 from authguard.limits import (
@@ -38,6 +39,7 @@ from authguard.policy_file import default_policies, load_policies
 __all__ = [
     "NO_ACCOUNT",
     "AccountKey",
+    "AsyncGuard",
     "Attempt",
     "AuthguardError",
     "Cleared",

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from authguard._core import groups
 from authguard._core.calls import LATEST_MS
+from authguard._core.groups import Bound
 from authguard._core.keys import can_override
 from authguard.checks import shown
 from authguard.errors import TooDear
 from authguard.limits.rates import LARGEST_COUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from authguard._core.keys import Shape
     from authguard.decision import Decision
     from authguard.identity import Pseudonyms
-    from authguard.stores.base import Store
+    from authguard.stores.base import AsyncStore, Store
 
 __all__ = ["Engine", "check_cost", "check_reachable"]
 
@@ -33,9 +35,22 @@ class Engine:
         clock: Gives milliseconds since the epoch; ``None``: the store's own clock counts.
     """
 
-    store: Store
+    store: Store | AsyncStore
     pseudonyms: tuple[Pseudonyms, ...]
     clock: Callable[[], int] | None
+
+    @property
+    def spread(self) -> bool:
+        """Whether the store spreads keys over several servers: one call for each group of keys."""
+        return self.store.spread
+
+    def bind(self, shape: Shape, pseudonyms: Sequence[Mapping[str, bytes]]) -> Bound:
+        """Bind limits to their keys, in as many calls as the store needs."""
+        return Bound.of(shape, pseudonyms, spread=self.store.spread)
+
+    def parts(self, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Name keys of several secrets in one call, or each in its own."""
+        return groups.parts(keys, spread=self.store.spread)
 
     def now_ms(self, passed: int | None) -> int | None:
         """

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from authguard._core import calls
+from authguard._core import groups
 from authguard._core.keys import Shape
 from authguard._engine import Engine
-from authguard._notes import Notes
 from authguard._subjects import Claims, NoAccount, Subjects
 from authguard.checks import shown
 from authguard.errors import ConfigurationError
 from authguard.identity.destinations import StandIn
-from authguard.one_time import OneTime
 from authguard.policy import NORMAL, PARTS, priority_subject
 from authguard.policy_file import load_policies
 
@@ -22,10 +20,13 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
     from pathlib import Path
 
+    from authguard._core.steps import Steps
+    from authguard._notes import NotesSteps
     from authguard._subjects import Known
     from authguard.identity import AccountKey, Normaliser
+    from authguard.one_time import OneTimeSteps
     from authguard.policy import Policy
-    from authguard.stores.base import Store
+    from authguard.stores.base import AsyncStore, Store
 
 __all__ = ["GuardBase", "Part"]
 
@@ -37,9 +38,11 @@ _log = logging.getLogger("authguard")
 class GuardBase:
     """The settings of a guard; the arguments are those of :class:`authguard.Guard`."""
 
+    _faces: ClassVar[tuple[type[OneTimeSteps], type[NotesSteps]]]
+
     def __init__(
         self,
-        store: str | Store,
+        store: str | Store | AsyncStore,
         *,
         secret: str | bytes | Sequence[str | bytes],
         policies: str | Path | Mapping[str, Any] | None = None,
@@ -59,9 +62,7 @@ class GuardBase:
                 "AG010", "store", "missing", "write valkey://[user:password@]host:port/database"
             )
         if isinstance(store, str):
-            from authguard.stores.valkey import ValkeyStore  # noqa: PLC0415 (only if it is used)
-
-            store = ValkeyStore(store, deadline_ms=deadline_ms)
+            store = self._store_of(store, deadline_ms)
         self._subjects = Subjects(
             self.policies,
             secret=secret,
@@ -73,11 +74,17 @@ class GuardBase:
             denylist=denylist,
         )
         self._engine = Engine(store, self._subjects.pseudonyms, clock)
-        self.one_time = OneTime(self._engine)
-        self.notes = Notes(self._engine, self._named)
+        one_time, notes = self._faces
+        self.one_time = one_time(self._engine)
+        self.notes = notes(self._engine, self._named)
         for policy in self.policies.values():
             for warning in policy.warnings:
                 _log.warning("%s", warning)
+
+    @staticmethod
+    def _store_of(url: str, deadline_ms: int) -> Store | AsyncStore:
+        """Make the store of an address."""
+        raise NotImplementedError
 
     @property
     def normalise(self) -> Normaliser:
@@ -132,7 +139,7 @@ class GuardBase:
             )
         return policy
 
-    def now_ms(self) -> int:
+    def _now_ms(self) -> Steps[int]:
         """
         Read the clock that counts, milliseconds since the epoch: the store's, or the guard's own.
 
@@ -143,8 +150,9 @@ class GuardBase:
         if own_ms is not None:
             return own_ms
         nothing = self._shape(next(iter(self.policies)), frozenset(), blocks=False)
-        binding = nothing.bind(*({} for _ in self._engine.pseudonyms))
-        return self._engine.store.run(calls.peek(binding, cost=1, now_ms=None)).now_ms
+        bound = self._engine.bind(nothing, [{} for _ in self._engine.pseudonyms])
+        decision = yield from groups.peek(bound, cost=1, now_ms=None)
+        return decision.now_ms
 
     def _named(
         self,

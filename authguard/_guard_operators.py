@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from authguard._core import calls
+from authguard._core import calls, groups
 from authguard._core.keys import Shape, can_override, load_key, override_key, pardon_key
 from authguard._guard_base import GuardBase
 from authguard._subjects import Claims
@@ -17,22 +17,23 @@ from authguard.policy import ADDRESS_PARTS
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
+    from authguard._core.steps import Steps
     from authguard._subjects import Known, NoAccount
     from authguard.decision import Cleared, Usage
     from authguard.identity import Email, Phone
     from authguard.policy import PolicyLimit
 
-__all__ = ["GuardOperators"]
+__all__ = ["OperatorSteps"]
 
 #: How long a window that an operator gives an account by an override can be, for a pardon to
 #: outlive what it pardons: 30 days.
 _OVERRIDDEN_MS: Final = 30 * 86_400_000
 
 
-class GuardOperators(GuardBase):
-    """Clears, recovers, blocks, overrides and looks; see :class:`authguard.Guard`."""
+class OperatorSteps(GuardBase):
+    """Clears, recovers, blocks, overrides and looks: the steps of both guards."""
 
-    def clear(
+    def _clear(
         self,
         action: str,
         *,
@@ -42,7 +43,7 @@ class GuardOperators(GuardBase):
         purpose: str | None = None,
         only: Literal["client", "network"] | None = None,
         now_ms: int | None = None,
-    ) -> Cleared:
+    ) -> Steps[Cleared]:
         """
         Empty the logs that count by what is given, and end their locks.
 
@@ -66,10 +67,12 @@ class GuardOperators(GuardBase):
             raise ValueError("only: must be client or network, of a client that is given alone")
         claims = Claims(account, client, destination, purpose=purpose)
         known, shape = self._standing(action, claims, only=only)
-        binding = shape.bind(*known.pseudonyms)
-        return self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
+        bound = self._engine.bind(shape, known.pseudonyms)
+        return (yield from groups.clear(bound, now_ms=self._engine.now_ms(now_ms)))
 
-    def pardon(self, action: str, *, account: str, now_ms: int | None = None) -> tuple[str, ...]:
+    def _pardon(
+        self, action: str, *, account: str, now_ms: int | None = None
+    ) -> Steps[tuple[str, ...]]:
         """
         Let an account go on wherever it comes from: what counts by it and a client starts afresh.
 
@@ -101,10 +104,11 @@ class GuardOperators(GuardBase):
             lengths_ms = [length for log in each for length in (log.window_ms, *log.lockout_ms)]
             life_ms = max(_OVERRIDDEN_MS, *lengths_ms)
             now_ms = self._engine.now_ms(now_ms)
-            self._engine.store.run(calls.pardon(keys, life_ms=life_ms, now_ms=now_ms))
+            for part in self._engine.parts(keys):
+                yield calls.pardon(part, life_ms=life_ms, now_ms=now_ms)
         return tuple(logs)
 
-    def recover(
+    def _recover(
         self,
         action: str,
         *,
@@ -112,7 +116,7 @@ class GuardOperators(GuardBase):
         client: str | IPv4Address | IPv6Address | None = None,
         recovered: bool = False,
         now_ms: int | None = None,
-    ) -> Cleared:
+    ) -> Steps[Cleared]:
         """
         Let an owner in who has proved to be the owner: the lock, short counts, and what is full.
 
@@ -133,10 +137,10 @@ class GuardOperators(GuardBase):
         known, shape = self._standing(action, Claims(account, client))
         if not recovered:
             shape = shape.without_recovery()
-        binding = shape.bind(*known.pseudonyms)
-        return self._engine.store.run(calls.recover(binding, now_ms=self._engine.now_ms(now_ms)))
+        bound = self._engine.bind(shape, known.pseudonyms)
+        return (yield from groups.recover(bound, now_ms=self._engine.now_ms(now_ms)))
 
-    def usage(
+    def _usage(
         self,
         action: str,
         *,
@@ -145,7 +149,7 @@ class GuardOperators(GuardBase):
         destination: str | Email | Phone | None = None,
         purpose: str | None = None,
         now_ms: int | None = None,
-    ) -> tuple[Usage, ...]:
+    ) -> Steps[tuple[Usage, ...]]:
         """
         Tell an operator what stands in every limit that applies, and the blocks; writes nothing.
 
@@ -155,10 +159,10 @@ class GuardOperators(GuardBase):
         claims = Claims(account, client, destination, purpose=purpose)
         known = self._subjects.known(self.policy(action), claims, partial=True, listed=False)
         shape = self._applying(action, claims, known, members=False)
-        binding = shape.bind(*known.pseudonyms)
-        return self._engine.store.run(calls.inspect(binding, now_ms=self._engine.now_ms(now_ms)))
+        bound = self._engine.bind(shape, known.pseudonyms)
+        return (yield from groups.inspect(bound, now_ms=self._engine.now_ms(now_ms)))
 
-    def block(
+    def _block(
         self,
         *,
         account: str | None = None,
@@ -166,7 +170,7 @@ class GuardOperators(GuardBase):
         network: str | IPv4Address | IPv6Address | None = None,
         for_ms: int | None = None,
         now_ms: int | None = None,
-    ) -> int | None:
+    ) -> Steps[int | None]:
         """
         Refuse every action of an account, a client, a network, or an account from one client.
 
@@ -190,26 +194,28 @@ class GuardOperators(GuardBase):
         if for_ms is not None and (type(for_ms) is not int or for_ms < 1):
             raise ValueError("for_ms: must be whole milliseconds from 1")
         known, shape = self._blocked(account, client, network)
-        binding = shape.bind(*known.pseudonyms)
-        return self._engine.store.run(
-            calls.set_block(binding, life_ms=for_ms or 0, now_ms=self._engine.now_ms(now_ms))
-        )
+        ends_ms: int | None = None
+        for binding in self._engine.bind(shape, known.pseudonyms).bindings:
+            ends_ms = yield calls.set_block(
+                binding, life_ms=for_ms or 0, now_ms=self._engine.now_ms(now_ms)
+            )
+        return ends_ms
 
-    def unblock(
+    def _unblock(
         self,
         *,
         account: str | None = None,
         client: str | IPv4Address | IPv6Address | None = None,
         network: str | IPv4Address | IPv6Address | None = None,
         now_ms: int | None = None,
-    ) -> bool:
+    ) -> Steps[bool]:
         """Lift a block; tell whether there was one. Arguments and errors are :meth:`block`'s."""
         known, shape = self._blocked(account, client, network)
-        binding = shape.bind(*known.pseudonyms)
-        cleared = self._engine.store.run(calls.clear(binding, now_ms=self._engine.now_ms(now_ms)))
+        bound = self._engine.bind(shape, known.pseudonyms)
+        cleared = yield from groups.clear(bound, now_ms=self._engine.now_ms(now_ms))
         return cleared.locks > 0
 
-    def override(
+    def _override(
         self,
         action: str,
         limit: str,
@@ -218,7 +224,7 @@ class GuardOperators(GuardBase):
         to: str | Algorithm | None,
         for_ms: int,
         now_ms: int | None = None,
-    ) -> int:
+    ) -> Steps[int]:
         """
         Give a limit other numbers for one account, or exempt the account from it, for a while.
 
@@ -265,30 +271,25 @@ class GuardOperators(GuardBase):
                 f"{numbers[0]} places are fewer than the {changed.cost} that an attempt takes",
                 f"give {changed.cost} or more; to shut the account out, block it",
             )
-        call = calls.override(
-            _override_keys(action, known),
-            changed,
-            numbers=numbers,
-            life_ms=for_ms,
-            now_ms=self._engine.now_ms(now_ms),
+        ends_ms = yield from self._put_override(
+            action, known, changed, numbers=numbers, life_ms=for_ms, now_ms=now_ms
         )
-        return self._engine.store.run(call) or 0
+        return ends_ms or 0
 
-    def lift_override(
+    def _lift_override(
         self, action: str, limit: str, *, account: str, now_ms: int | None = None
-    ) -> bool:
+    ) -> Steps[bool]:
         """Take an override back; tell whether there was one. Errors are :meth:`override`'s."""
         changed = self._changeable(action, limit)
-        call = calls.override(
-            _override_keys(action, self._of_account(action, account)),
-            changed,
-            numbers=[],
-            life_ms=0,
-            now_ms=self._engine.now_ms(now_ms),
+        known = self._of_account(action, account)
+        ended_ms = yield from self._put_override(
+            action, known, changed, numbers=[], life_ms=0, now_ms=now_ms
         )
-        return self._engine.store.run(call) is not None
+        return ended_ms is not None
 
-    def load(self, share: float, *, for_ms: int = 60_000, now_ms: int | None = None) -> None:
+    def _load(
+        self, share: float, *, for_ms: int = 60_000, now_ms: int | None = None
+    ) -> Steps[None]:
         """
         Say how much of its capacity the service has: limits marked ``elastic`` follow it.
 
@@ -311,36 +312,60 @@ class GuardOperators(GuardBase):
             raise ValueError("for_ms: must be whole milliseconds from 1, ten years at most")
         thousandths = max(round(share * calls.WHOLE_LOAD), 1 if share else 0)
         for key in self._load_keys():
-            call = calls.put(
+            yield calls.put(
                 key,
                 thousandths.to_bytes(2),
                 life_ms=for_ms,
                 now_ms=self._engine.now_ms(now_ms),
             )
-            self._engine.store.run(call)
 
-    def current_load(self, *, now_ms: int | None = None) -> float:
+    def _current_load(self, *, now_ms: int | None = None) -> Steps[float]:
         """
         Tell the share of its capacity that the service has: 1 where nobody has said anything.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer.
         """
-        return self._load(now_ms)[0] / calls.WHOLE_LOAD
+        said = yield from self._said_load(now_ms)
+        return said.share / calls.WHOLE_LOAD
 
-    def load_until_ms(self, *, now_ms: int | None = None) -> int | None:
+    def _load_until_ms(self, *, now_ms: int | None = None) -> Steps[int | None]:
         """
         Tell when that ends by itself, milliseconds since the epoch; None where nobody has said it.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer.
         """
-        return self._load(now_ms)[1]
+        said = yield from self._said_load(now_ms)
+        return said.ends_ms
 
-    def _load(self, now_ms: int | None) -> tuple[int, int | None]:
-        return self._engine.store.run(
-            calls.load(self._load_keys(), now_ms=self._engine.now_ms(now_ms))
+    def _said_load(self, now_ms: int | None) -> Steps[calls.Load]:
+        return groups.load(
+            self._load_keys(), now_ms=self._engine.now_ms(now_ms), spread=self._engine.spread
         )
+
+    def _put_override(
+        self,
+        action: str,
+        known: Known,
+        limit: PolicyLimit,
+        *,
+        numbers: list[Any],
+        life_ms: int,
+        now_ms: int | None,
+    ) -> Steps[int | None]:
+        """Write or take back an override under every secret; tell when it ends, or would have."""
+        told: list[int | None] = []
+        for keys in self._engine.parts(_override_keys(action, known)):
+            call = calls.override(
+                keys,
+                limit,
+                numbers=numbers,
+                life_ms=life_ms,
+                now_ms=self._engine.now_ms(now_ms),
+            )
+            told.append((yield call))
+        return max((ends_ms for ends_ms in told if ends_ms is not None), default=None)
 
     def _changeable(self, action: str, name: str) -> PolicyLimit:
         policy = self.policy(action)

@@ -15,7 +15,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from authguard._core import calls
+from authguard._colours import awaited, blocking
+from authguard._core import calls, groups
 from authguard._core.keys import record_key
 from authguard._core.sealed import SALT_BYTES, seal, unseal
 from authguard.errors import InvalidInput
@@ -23,11 +24,21 @@ from authguard.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from authguard._core.steps import Steps
     from authguard._engine import Engine
     from authguard._subjects import Known
     from authguard.identity import Address, Pseudonyms
 
-__all__ = ["KEPT", "LIFE_MS", "LONGEST_TEXT", "Act", "Notes", "check_text"]
+__all__ = [
+    "KEPT",
+    "LIFE_MS",
+    "LONGEST_TEXT",
+    "Act",
+    "AsyncNotes",
+    "Notes",
+    "NotesSteps",
+    "check_text",
+]
 
 #: How many acts are kept for one subject, and for how long after the last one.
 KEPT: Final = 10
@@ -90,9 +101,9 @@ class Named(Protocol):
         ...
 
 
-class Notes:
+class NotesSteps:
     """
-    Operators' last acts; ``Guard.notes``.
+    Operators' last acts: the steps of both faces, :class:`Notes` and :class:`AsyncNotes`.
 
     What is added is read, lengthened and written back, so of two acts at the same moment one may
     be missing here. The log has a line for each.
@@ -102,14 +113,14 @@ class Notes:
         self._engine = engine
         self._named = named
 
-    def add(
+    def _add(
         self,
         act: Act,
         *,
         account: str | None = None,
         client: _ClientAddress = None,
         network: _ClientAddress = None,
-    ) -> None:
+    ) -> Steps[None]:
         """
         Keep an act as the subject's last one; of more than ten the oldest goes.
 
@@ -121,27 +132,26 @@ class Notes:
         if act.reason is not None:
             check_text(act.reason, "reason")
         known, on = self._named(account, client, network)
-        acts = (act, *self._read(known, on))[:KEPT]
+        earlier = yield from self._read(known, on)
+        acts = (act, *earlier)[:KEPT]
         key, secret = _record(self._engine.pseudonyms[0], known.pseudonyms[0], on)
         sealed = seal(secret, secrets.token_bytes(SALT_BYTES), _as_text(acts))
-        self._engine.store.run(
-            calls.put(key, sealed, life_ms=LIFE_MS, now_ms=self._engine.now_ms(None))
-        )
+        yield calls.put(key, sealed, life_ms=LIFE_MS, now_ms=self._engine.now_ms(None))
 
-    def last(
+    def _last(
         self,
         *,
         account: str | None = None,
         client: _ClientAddress = None,
         network: _ClientAddress = None,
-    ) -> tuple[Act, ...]:
+    ) -> Steps[tuple[Act, ...]]:
         """
         Give what operators did to the subject, the last act first.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer.
         """
-        return self._read(*self._named(account, client, network))
+        return (yield from self._read(*self._named(account, client, network)))
 
     def subject(
         self,
@@ -154,20 +164,36 @@ class Notes:
         known, on = self._named(account, client, network)
         return known.pseudonyms[0][on[0]][:8].hex()
 
-    def _read(self, known: Known, on: tuple[str, ...]) -> tuple[Act, ...]:
+    def _read(self, known: Known, on: tuple[str, ...]) -> Steps[tuple[Act, ...]]:
         """Join what stands under each of the guard's secrets."""
         records = [
             _record(pseudonyms, of, on)
             for pseudonyms, of in zip(self._engine.pseudonyms, known.pseudonyms, strict=True)
         ]
-        found = self._engine.store.run(
-            calls.read(tuple(key for key, _ in records), now_ms=self._engine.now_ms(None))
+        found = yield from groups.read(
+            tuple(key for key, _ in records),
+            now_ms=self._engine.now_ms(None),
+            spread=self._engine.spread,
         )
         acts: list[Act] = []
         for (_, secret), sealed in zip(records, found, strict=True):
             if sealed is not None:
                 acts.extend(act for act in _acts(secret, sealed) if act not in acts)
         return tuple(sorted(acts, key=lambda act: act.at_ms, reverse=True)[:KEPT])
+
+
+class Notes(NotesSteps):
+    """Operators' last acts; ``Guard.notes``."""
+
+    add = blocking(NotesSteps._add)
+    last = blocking(NotesSteps._last)
+
+
+class AsyncNotes(NotesSteps):
+    """The same with ``await``; ``AsyncGuard.notes``."""
+
+    add = awaited(NotesSteps._add)
+    last = awaited(NotesSteps._last)
 
 
 def check_text(text: str, field: str) -> str:

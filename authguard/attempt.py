@@ -3,25 +3,95 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Self
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from authguard._colours import awaited, blocking
 from authguard.errors import HashingUnavailable, StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
 
-    from authguard._core import calls
-    from authguard._core.attempt import Reservation
+    from authguard._core.steps import Steps
     from authguard._engine import Engine
-    from authguard.decision import Cleared, Decision
-    from authguard.identity import AccountKey
+    from authguard._guard_steps import Reserved
 
-__all__ = ["Attempt"]
+__all__ = ["AsyncAttempt", "Attempt", "AttemptSteps", "Reserving"]
 
 _log = logging.getLogger("authguard")
 
 
-class Attempt:
+class AttemptSteps:
+    """
+    An admitted attempt: a counted failure, until ``succeed`` says otherwise.
+
+    Attributes:
+        account: The key of the account that was counted: what ``resolve`` gave, or the name in
+            its one spelling. None if no account was named.
+        decision: What the limits said when they admitted it.
+        device: The known device that it counts by; None if there is none, or it is worn out.
+        settled: Whether the reservation has been given back in the store.
+        unlocked: Locks that this very attempt had set and lifted again.
+    """
+
+    def __init__(self, engine: Engine, reserved: Reserved) -> None:
+        self.account = reserved.account
+        self.decision = reserved.decision
+        self.device = reserved.device
+        self.settled = False
+        self.unlocked = 0
+        self._engine = engine
+        self._places = reserved.places
+        self._passed_ms = reserved.now_ms
+
+    @property
+    def action(self) -> str:
+        """The action it belongs to."""
+        return self.decision.action
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether ``succeed`` was called."""
+        return self._places.state == "succeeded"
+
+    @property
+    def pending(self) -> bool:
+        """Whether nothing has been said of it yet; left so, it is a counted failure."""
+        return self._places.state == "reserved"
+
+    def _succeed(self) -> Steps[None]:
+        """
+        Say that the credential was proved: the reservation is given back.
+
+        In short logs by account the failures of the same client before it are forgiven, and a
+        lock that this very attempt set is lifted. A second call changes nothing. If the store is
+        away the success stands, the reservation stays counted, and a warning is logged.
+        """
+        return self._leave("succeeded")
+
+    def _release(self) -> Steps[None]:
+        """
+        Say that the credential was never looked at: only the own reservation is given back.
+
+        For a check that could not take place, such as no free hash slot. Never call it after
+        anything about the credential was learnt: that would be a free guess.
+        """
+        return self._leave("released")
+
+    def _leave(self, into: Literal["succeeded", "released"]) -> Steps[None]:
+        steps = self._places.leave(into, self._engine.now_ms(self._passed_ms))
+        try:
+            cleared = yield from steps
+        except StoreUnavailable as error:
+            _log.warning("%s: settle failed (%s); the entry stays", self.action, error.reason)
+            return
+        if cleared is not None and not self.decision.degraded:
+            self.settled = True
+            self.unlocked = cleared.locks
+
+
+class Attempt(AttemptSteps):
     """
     An admitted attempt: a counted failure, until :meth:`succeed` says otherwise.
 
@@ -34,81 +104,8 @@ class Attempt:
         unlocked: Locks that this very attempt had set and lifted again.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        reservation: Reservation,
-        decision: Decision,
-        now_ms: int | None,
-        account: AccountKey | None,
-        *,
-        device: str | None = None,
-    ) -> None:
-        self.account = account
-        self.decision = decision
-        self.device = device
-        self.settled = False
-        self.unlocked = 0
-        self._engine = engine
-        self._reservation = reservation
-        self._passed_ms = now_ms
-
-    @property
-    def action(self) -> str:
-        """The action it belongs to."""
-        return self.decision.action
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether :meth:`succeed` was called."""
-        return self._reservation.state == "succeeded"
-
-    @property
-    def pending(self) -> bool:
-        """Whether nothing has been said of it yet; left so, it is a counted failure."""
-        return self._reservation.state == "reserved"
-
-    def succeed(self) -> None:
-        """
-        Say that the credential was proved: the reservation is given back.
-
-        In short logs by account the failures of the same client before it are forgiven, and a
-        lock that this very attempt set is lifted. A second call changes nothing. If the store is
-        away the success stands, the reservation stays counted, and a warning is logged.
-        """
-        self._leave(
-            self._reservation.leave(
-                "succeeded",
-                reserved_at_ms=self.decision.now_ms,
-                now_ms=self._engine.now_ms(self._passed_ms),
-            )
-        )
-
-    def release(self) -> None:
-        """
-        Say that the credential was never looked at: only the own reservation is given back.
-
-        For a check that could not take place, such as no free hash slot. Never call it after
-        anything about the credential was learnt: that would be a free guess.
-        """
-        self._leave(
-            self._reservation.leave(
-                "released",
-                reserved_at_ms=self.decision.now_ms,
-                now_ms=self._engine.now_ms(self._passed_ms),
-            )
-        )
-
-    def _leave(self, call: calls.ScriptCall[Cleared] | None) -> None:
-        if call is None or self.decision.degraded:
-            return
-        try:
-            cleared = self._engine.store.run(call)
-        except StoreUnavailable as error:
-            _log.warning("%s: settle failed (%s); the entry stays", self.action, error.reason)
-        else:
-            self.settled = True
-            self.unlocked = cleared.locks
+    succeed = blocking(AttemptSteps._succeed)
+    release = blocking(AttemptSteps._release)
 
     def __enter__(self) -> Self:
         return self
@@ -127,3 +124,69 @@ class Attempt:
         """
         if isinstance(error, HashingUnavailable):
             self.release()
+
+
+class AsyncAttempt(AttemptSteps):
+    """The same with ``await``; see :class:`Attempt`."""
+
+    succeed = awaited(AttemptSteps._succeed)
+    release = awaited(AttemptSteps._release)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave what has not succeeded a counted failure, as :class:`Attempt` does."""
+        if isinstance(error, HashingUnavailable):
+            await self.release()
+
+
+class Reserving(Coroutine[Any, Any, AsyncAttempt]):
+    """
+    An attempt that is being made: ``await`` it, or enter it with ``async with``.
+
+    ::
+
+        attempt = await guard.attempt("login", account=name, client=address)
+
+        async with guard.attempt("login", account=name, client=address) as attempt:
+            ...
+    """
+
+    def __init__(self, reserve: Coroutine[Any, Any, AsyncAttempt]) -> None:
+        self._reserve = reserve
+        self._attempt: AsyncAttempt | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncAttempt]:
+        return self._reserve.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Go on, as any coroutine: it may be the whole of a task."""
+        return self._reserve.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an error."""
+        return self._reserve.throw(*error)
+
+    def close(self) -> None:
+        """End it where it is."""
+        self._reserve.close()
+
+    async def __aenter__(self) -> AsyncAttempt:
+        self._attempt = await self._reserve
+        return self._attempt
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """As :class:`AsyncAttempt` does."""
+        if self._attempt is not None:
+            await self._attempt.__aexit__(kind, error, trace)

@@ -2,51 +2,56 @@
 The guard: reserve, then verify, then give back on success.
 
 Before a credential is looked at, one atomic call on Valkey reserves a place in every log that
-could refuse the attempt; only a proven success gives the place back.
+could refuse the attempt; only a proven success gives the place back. The steps are those of
+``_guard_steps.py``; this face waits for each answer, :mod:`authguard.guard_async` awaits it.
 """
 
 from __future__ import annotations
 
-import logging
-import secrets
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Self
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, cast
 
-from authguard._core import calls
-from authguard._core.attempt import Reservation
-from authguard._engine import check_cost, check_reachable
-from authguard._guard_operators import GuardOperators
-from authguard._subjects import NO_ACCOUNT, Claims
+from authguard._colours import blocking
+from authguard._guard_steps import GuardSteps
+from authguard._notes import Notes
+from authguard._subjects import NO_ACCOUNT
 from authguard.attempt import Attempt
-from authguard.checks import is_unicode, shown
-from authguard.decision import Decision
-from authguard.errors import ConfigurationError, Denied, Denylisted, StoreUnavailable, refusal
 from authguard.limiter import Limiter
-from authguard.limits import Algorithm, Block, Conversion, Distinct
-from authguard.policy import Policy, PolicyLimit
+from authguard.one_time import OneTime
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv6Address
+    from collections.abc import Callable
 
-    from authguard._guard_base import Part
-    from authguard._subjects import NoAccount
-    from authguard.identity import Email, Phone
-    from authguard.identity.destinations import StandIn
+    from authguard._core.steps import Steps
+    from authguard._guard_steps import Reserved
+    from authguard.limits import Algorithm
+    from authguard.stores.base import Store
 
 __all__ = ["NO_ACCOUNT", "Attempt", "Guard"]
 
-_log = logging.getLogger("authguard")
-
-#: A client without an address still has a tag: three zero bytes, under which nothing is forgiven.
-_NO_TAG: Final = bytes(3)
+P = ParamSpec("P")
 
 
-class Guard(GuardOperators):
+def _admitted(
+    steps: Callable[Concatenate[Any, P], Steps[Reserved]],
+) -> Callable[Concatenate[Any, P], Attempt]:
+    """Make a method that reserves; what it gives is the attempt."""
+    reserve = blocking(steps)
+
+    @wraps(reserve)
+    def run(self: Guard, /, *args: P.args, **settings: P.kwargs) -> Attempt:
+        return Attempt(self._engine, reserve(self, *args, **settings))
+
+    return run
+
+
+class Guard(GuardSteps):
     """
     Guards actions by the limits of their policies, on one store shared by all workers.
 
     Args:
-        store: ``valkey://host:port/db``, or a store of one's own.
+        store: ``valkey://host:port/db``, another address of ``docs/store.md`` (TLS, a UNIX socket,
+            Sentinel, Cluster), or a store of one's own.
         secret: At least 32 random bytes; keys in the store are HMACs under it. Or a list of
             secrets, the newest first: while an old one is still listed every limit is counted
             under both, so that a change of secrets gives nobody a fresh budget.
@@ -70,162 +75,38 @@ class Guard(GuardOperators):
         ConfigurationError: AG001 to AG012, AG017, AG018, AG025, naming the setting and the mend.
     """
 
-    def attempt(
-        self,
-        action: str,
-        *,
-        account: str | NoAccount | None = None,
-        client: str | IPv4Address | IPv6Address | None = None,
-        destination: str | Email | Phone | StandIn | None = None,
-        device: str | None = None,
-        challenge: str | None = None,
-        purpose: str | None = None,
-        priority: str | None = None,
-        tier: str | None = None,
-        cost: int = 1,
-        now_ms: int | None = None,
-    ) -> Attempt:
-        """
-        Reserve a place in every log that could refuse the attempt, or in none.
+    one_time: OneTime
+    notes: Notes
+    _faces = (OneTime, Notes)
 
-        Call it before the credential is looked at. The reservation is made by this very call
-        and stands as a counted failure until :meth:`Attempt.succeed`.
+    attempt = _admitted(GuardSteps._attempt)
+    message = _admitted(GuardSteps._message)
+    message_over = blocking(GuardSteps._message_over)
+    peek = blocking(GuardSteps._peek)
 
-        Args:
-            action: The policy's name, such as ``login``.
-            account: The claimed account in any spelling, or :data:`NO_ACCOUNT`.
-            client: The client's IP address.
-            destination: Where a message would go: an e-mail address, or a phone number with its
-                ``+``. Limits by ``destination``, ``number_range`` and ``country`` apply where it
-                is given. With a :class:`~authguard.identity.StandIn` those that depend on the
-                true one are left to :meth:`message`.
-            device: The id of a known device of this account, as its signed cookie proves. Limits
-                by device take the place of those by account, if the policy has any; a device that
-                is worn out counts for nothing.
-            challenge: The id of the challenge that a code answers.
-            purpose: What a code is for.
-            priority: How important it is, as the policy's limits name it; ``normal`` without one.
-                Take it from what the client has proved, never from what it claims.
-            tier: The account's tier; without one the guard's ``tier`` function is asked.
-            cost: Places it takes in each log, times the limit's own ``cost``; from 1.
-            now_ms: A replay's clock, in milliseconds since the epoch; never from a request.
+    clear = blocking(GuardSteps._clear)
+    pardon = blocking(GuardSteps._pardon)
+    recover = blocking(GuardSteps._recover)
+    usage = blocking(GuardSteps._usage)
+    block = blocking(GuardSteps._block)
+    unblock = blocking(GuardSteps._unblock)
+    override = blocking(GuardSteps._override)
+    lift_override = blocking(GuardSteps._lift_override)
+    load = blocking(GuardSteps._load)
+    current_load = blocking(GuardSteps._current_load)
+    load_until_ms = blocking(GuardSteps._load_until_ms)
+    now_ms = blocking(GuardSteps._now_ms)
 
-        Raises:
-            Denied: If a limit or lock refuses; nothing was charged, save in limits with
-                ``count_refused``. ``Overloaded``, if the load alone refuses. ``Denylisted``, if the
-                client is on the denylist: the store was not asked.
-            StoreUnavailable: If the store gave no clear verdict in time.
-            InvalidInput: If the account, the client or the destination can't be used.
-            ConfigurationError: AG009, if the action has no policy; AG023, if none of its limits
-                applies to what is known; AG026, for what ``resolve`` gave; AG051 or AG052, for a
-                tier or a priority that no limit has.
-            ValueError: If the cost is no whole number from 1; ``TooDear``, if it is more than a
-                limit could admit.
-        """
-        claims = Claims(account, client, destination, device, challenge, purpose, priority, tier)
-        try:
-            return self._reserve(action, claims, cost=cost, now_ms=now_ms)
-        except Denied as error:
-            if device is None or not self.policy(action).wears_out(error.decision.refused_by):
-                raise
-        return self._reserve(action, replace(claims, device=None), cost=cost, now_ms=now_ms)
+    @property
+    def store(self) -> Store:
+        """What runs its calls."""
+        return cast("Store", self._engine.store)
 
-    def message(
-        self,
-        action: str,
-        *,
-        destination: Email | Phone,
-        device: str | None = None,
-        message_id: bytes | None = None,
-        now_ms: int | None = None,
-    ) -> Attempt:
-        """
-        Reserve the message itself: by where it goes, and what all messages together may cost.
+    @staticmethod
+    def _store_of(url: str, deadline_ms: int) -> Store:
+        from authguard.stores.valkey import ValkeyStore  # noqa: PLC0415 (only if it is used)
 
-        The second half of an :meth:`attempt` that was made with a stand-in for its destination.
-        Call it where nobody can see how it ends, just before the message is sent. What was
-        reserved stays, whether the provider takes the message or not.
-
-        Args:
-            action: The policy's name, such as ``otp.send``.
-            destination: The stored address or number.
-            device: A known device: it may use the budget's reserve.
-            message_id: Five bytes that name the message to :meth:`message_over`.
-            now_ms: As in :meth:`attempt`.
-
-        Raises:
-            Denied: A limit refuses; nothing must be sent.
-            StoreUnavailable: If the store gave no clear verdict in time; nothing must be sent.
-        """
-        claims = Claims(NO_ACCOUNT, destination=destination, device=device)
-        return self._reserve(
-            action, claims, part="message", attempt_id=message_id, cost=1, now_ms=now_ms
-        )
-
-    def message_over(
-        self, action: str, *, destination: Email | Phone, message_id: bytes, entered: bool
-    ) -> None:
-        """
-        Say what became of a message with a code, for the guard on its range and country.
-
-        Nothing else is given back: what was charged for it stays.
-
-        Args:
-            action: The policy's name, such as ``otp.send``.
-            destination: Where it went.
-            message_id: As it was given to :meth:`message`.
-            entered: Its code was entered; or it never left, and nobody could.
-
-        Raises:
-            StoreUnavailable: If the store gave no clear answer.
-        """
-        claims = Claims(NO_ACCOUNT, destination=destination)
-        known = self._subjects.known(self.policy(action), claims, partial=True)
-        shape = self._shape(action, known.subjects, part="message").keep(Conversion)
-        if shape.limits:
-            self._engine.store.run(
-                calls.settle(
-                    shape.bind(*known.pseudonyms),
-                    reserved_at_ms=0,  # the id alone names it
-                    attempt_id=message_id,
-                    cost=1,
-                    forgive=entered,
-                    now_ms=self._engine.now_ms(None),
-                )
-            )
-
-    def peek(
-        self,
-        action: str,
-        *,
-        account: str | NoAccount | None = None,
-        client: str | IPv4Address | IPv6Address | None = None,
-        destination: str | Email | Phone | StandIn | None = None,
-        device: str | None = None,
-        challenge: str | None = None,
-        purpose: str | None = None,
-        priority: str | None = None,
-        tier: str | None = None,
-        cost: int = 1,
-        now_ms: int | None = None,
-    ) -> Decision:
-        """
-        Tell what :meth:`attempt` would decide now; charges and writes nothing.
-
-        The arguments and errors are those of :meth:`attempt`, without ``Denied``.
-        """
-        claims = Claims(account, client, destination, device, challenge, purpose, priority, tier)
-        known = self._subjects.known(self.policy(action), claims, partial=True)
-        if known.denylisted:
-            return Denylisted(action).decision
-        shape = self._applying(action, claims, known)
-        check_cost(cost, shape)
-        binding = shape.bind(*known.pseudonyms)
-        decision = self._engine.store.run(
-            calls.peek(binding, cost=cost, now_ms=self._engine.now_ms(now_ms))
-        )
-        check_reachable(cost, decision, shape)
-        return decision
+        return ValkeyStore(url, deadline_ms=deadline_ms)
 
     def limiter(self, limit: Algorithm, *, name: str | None = None) -> Limiter:
         """
@@ -235,69 +116,18 @@ class Guard(GuardOperators):
             limit: The algorithm.
             name: Limiters of one name share their logs, whatever their numbers; without a name,
                 those of equal algorithms do.
+
+        Raises:
+            ConfigurationError: AG005, for what can't count by itself.
         """
-        if isinstance(limit, Conversion | Block) or not isinstance(limit, Algorithm):
-            raise ConfigurationError(
-                "AG005",
-                "limiter(…)",
-                f"{shown(limit)} can't count by itself",
-                "give another algorithm, such as a SlidingLog; a Conversion stands in policies,"
-                " which tell what was entered",
-            )
-        own = repr(limit) if name is None else name
-        if not isinstance(own, str) or not is_unicode(own):
-            raise ConfigurationError(
-                "AG005", "limiter(name=…)", f"{shown(name)} is no text", "give one, or leave it out"
-            )
-        of = limit.of if isinstance(limit, Distinct) else None
-        bound = PolicyLimit("limiter", ("client" if of == "account" else "account",), limit)
-        return Limiter(self._engine, Policy(f"limiter {own}", (bound,)))
+        return Limiter(self._engine, self._limited(limit, name))
 
     def close(self) -> None:
         """Let the store's connections go."""
-        self._engine.store.close()
+        self.store.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _reserve(
-        self,
-        action: str,
-        claims: Claims,
-        *,
-        part: Part = "all",
-        attempt_id: bytes | None = None,
-        cost: int,
-        now_ms: int | None,
-    ) -> Attempt:
-        """Reserve what :meth:`attempt` or :meth:`message` says."""
-        known = self._subjects.known(self.policy(action), claims, partial=part == "message")
-        if known.denylisted:
-            raise Denylisted(action)
-        shape = self._applying(action, claims, known, part=part)
-        check_cost(cost, shape)
-        reservation = Reservation(
-            shape.bind(*known.pseudonyms),
-            attempt_id or (known.client_tag or _NO_TAG) + secrets.token_bytes(2),
-            cost,
-            knows_client=known.client_tag is not None,
-        )
-        try:
-            decision = self._engine.store.run(reservation.acquire(self._engine.now_ms(now_ms)))
-        except StoreUnavailable:
-            if self.policies[action].outage != "allow":
-                raise
-            _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
-            decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
-        if not decision.allowed:
-            check_reachable(cost, decision, shape)
-            raise refusal(decision)
-        exempt = frozenset(verdict.name for verdict in decision.verdicts if verdict.exempt)
-        if exempt:  # nothing was counted in those, so nothing must be taken back
-            reservation.binding = shape.without(exempt).bind(*known.pseudonyms)
-        return Attempt(
-            self._engine, reservation, decision, now_ms, known.account, device=claims.device
-        )

@@ -16,17 +16,19 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from authguard._core import calls
+from authguard._colours import awaited, blocking
+from authguard._core import calls, groups
 from authguard._core.keys import record_key
 from authguard._core.sealed import SALT_BYTES, seal, unseal
 from authguard.checks import is_unicode
 from authguard.identity.accounts import AccountKey
 
 if TYPE_CHECKING:
+    from authguard._core.steps import Steps
     from authguard._engine import Engine
     from authguard.identity import Pseudonyms
 
-__all__ = ["Holder", "OneTime"]
+__all__ = ["AsyncOneTime", "Holder", "OneTime", "OneTimeSteps"]
 
 #: Bytes of a challenge's id and of the nonce that it is made from; 128 bits can't be guessed.
 _NONCE: Final = 16
@@ -68,15 +70,15 @@ class Holder:
         return self.purpose, "known" if self.known else "unknown", self.account
 
 
-class OneTime:
-    """Issues and takes one-time secrets; ``Guard.one_time``."""
+class OneTimeSteps:
+    """The steps of both faces, :class:`OneTime` and :class:`AsyncOneTime`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def issue_code(
+    def _issue_code(
         self, holder: Holder, *, digits: int, life_ms: int, challenge: str | None = None
-    ) -> tuple[str, str]:
+    ) -> Steps[tuple[str, str]]:
         """
         Make a code the account's one live code for this purpose; the one before is dead.
 
@@ -94,7 +96,7 @@ class OneTime:
             StoreUnavailable: If the store gave no clear answer; nothing must be sent.
         """
         pseudonyms = self._engine.pseudonyms[0]
-        opened = None if challenge is None else self.holder(challenge)
+        opened = None if challenge is None else (yield from self._holder(challenge))
         if opened is None or challenge != _challenge(pseudonyms, holder, opened.nonce):
             holder = replace(holder, nonce=secrets.token_hex(_NONCE))
         else:
@@ -104,23 +106,26 @@ class OneTime:
         proof = _proof(pseudonyms, holder, challenge, code)
         if not holder.known:
             proof = secrets.token_bytes(len(proof))  # no code makes this one
-        self._put(_bearer_key(pseudonyms, challenge), _sealed(challenge, holder), life_ms)
-        self._make_live(holder, bytes.fromhex(holder.nonce) + proof, life_ms)
+        yield from self._put(
+            _bearer_key(pseudonyms, challenge), _sealed(challenge, holder), life_ms
+        )
+        yield from self._make_live(holder, bytes.fromhex(holder.nonce) + proof, life_ms)
         return challenge, code
 
-    def live_challenge(self, holder: Holder) -> str | None:
+    def _live_challenge(self, holder: Holder) -> Steps[str | None]:
         """
         Give the id of the challenge whose code is live for this account and purpose, or None.
 
         Raises:
             StoreUnavailable: If the store gave no clear answer.
         """
-        for pseudonyms, record in zip(self._engine.pseudonyms, self._live(holder), strict=True):
+        records = yield from self._live(holder)
+        for pseudonyms, record in zip(self._engine.pseudonyms, records, strict=True):
             if record:
                 return _challenge(pseudonyms, holder, record[:_NONCE].hex())
         return None
 
-    def issue_link(self, holder: Holder, *, bound_to: tuple[str, ...], life_ms: int) -> str:
+    def _issue_link(self, holder: Holder, *, bound_to: tuple[str, ...], life_ms: int) -> Steps[str]:
         """
         Make a token the account's one live link for this purpose; the one before is dead.
 
@@ -139,11 +144,11 @@ class OneTime:
         pseudonyms = self._engine.pseudonyms[0]
         token = _text(secrets.token_bytes(_TOKEN))
         proof = _proof(pseudonyms, holder, token, *bound_to)
-        self._put(_bearer_key(pseudonyms, token), _sealed(token, holder), life_ms)
-        self._make_live(holder, bytes(_NONCE) + proof, life_ms)
+        yield from self._put(_bearer_key(pseudonyms, token), _sealed(token, holder), life_ms)
+        yield from self._make_live(holder, bytes(_NONCE) + proof, life_ms)
         return token
 
-    def holder(self, bearer: str) -> Holder | None:
+    def _holder(self, bearer: str) -> Steps[Holder | None]:
         """
         Tell whose challenge or token it is; None for what was never issued, or is over.
 
@@ -156,12 +161,8 @@ class OneTime:
         if len(bearer) > _LONGEST_BEARER or not is_unicode(bearer):
             bearer = ""  # asked all the same: nobody issued this one
         all_secrets = self._engine.pseudonyms
-        records = self._engine.store.run(
-            calls.read(
-                tuple(_bearer_key(each, bearer) for each in all_secrets),
-                now_ms=self._engine.now_ms(None),
-            )
-        )
+        keys = tuple(_bearer_key(each, bearer) for each in all_secrets)
+        records = yield from self._read(keys)
         for issued_under, record in enumerate(records):
             if record:
                 fields: list[Any] = json.loads(unseal(bearer.encode(), record))
@@ -170,7 +171,7 @@ class OneTime:
                 return Holder(key, known, purpose, channel, stamp, nonce, issued_under)
         return None
 
-    def take_code(self, holder: Holder, challenge: str, code: str) -> bool:
+    def _take_code(self, holder: Holder, challenge: str, code: str) -> Steps[bool]:
         """
         Compare a code with the live one, and use it up if it is right; both in one step.
 
@@ -182,9 +183,9 @@ class OneTime:
         Raises:
             StoreUnavailable: If the store gave no clear answer. The code may be used up.
         """
-        return self._take(holder, challenge, code)
+        return (yield from self._take(holder, challenge, code))
 
-    def is_live(self, holder: Holder, token: str, *, bound_to: tuple[str, ...]) -> bool:
+    def _is_live(self, holder: Holder, token: str, *, bound_to: tuple[str, ...]) -> Steps[bool]:
         """
         Tell whether a link could be used now; it is not used up, and may be by somebody else.
 
@@ -198,10 +199,10 @@ class OneTime:
         """
         pseudonyms = self._engine.pseudonyms[holder.issued_under]
         proof = _proof(pseudonyms, holder, token, *bound_to)
-        record = self._live(holder)[holder.issued_under]
+        record = (yield from self._live(holder))[holder.issued_under]
         return hmac.compare_digest(record[_NONCE:], proof)
 
-    def take_link(self, holder: Holder, token: str, *, bound_to: tuple[str, ...]) -> bool:
+    def _take_link(self, holder: Holder, token: str, *, bound_to: tuple[str, ...]) -> Steps[bool]:
         """
         Use a link up if it is the live one; of parallel tries one is told True.
 
@@ -213,39 +214,65 @@ class OneTime:
         Raises:
             StoreUnavailable: If the store gave no clear answer. The link may be used up.
         """
-        return self._take(holder, token, *bound_to)
+        return (yield from self._take(holder, token, *bound_to))
 
     def message_id(self, holder: Holder, challenge: str, code: str) -> bytes:
         """Give the five bytes that name a code's message among those of its range."""
         pseudonyms = self._engine.pseudonyms[holder.issued_under]
         return pseudonyms.mac("message", *holder.fields, challenge, code)[:5]
 
-    def _live(self, holder: Holder) -> tuple[bytes, ...]:
+    def _live(self, holder: Holder) -> Steps[tuple[bytes, ...]]:
         """Give what is live, under each secret; empty where nothing is."""
         keys = tuple(_live_key(each, holder) for each in self._engine.pseudonyms)
-        records = self._engine.store.run(calls.read(keys, now_ms=self._engine.now_ms(None)))
+        records = yield from self._read(keys)
         return tuple(record or b"" for record in records)
 
-    def _make_live(self, holder: Holder, record: bytes, life_ms: int) -> None:
+    def _read(self, keys: tuple[str, ...]) -> Steps[tuple[bytes | None, ...]]:
+        return groups.read(keys, now_ms=self._engine.now_ms(None), spread=self._engine.spread)
+
+    def _make_live(self, holder: Holder, record: bytes, life_ms: int) -> Steps[None]:
         """Put the one live secret in place; what an older secret still names is over."""
         newest, *older = (_live_key(each, holder) for each in self._engine.pseudonyms)
-        self._put(newest, record, life_ms)
-        if older:
-            self._engine.store.run(calls.drop(tuple(older)))
+        yield from self._put(newest, record, life_ms)
+        for key in older:
+            yield calls.drop((key,))
 
-    def _put(self, key: str, value: bytes, life_ms: int) -> None:
-        self._engine.store.run(
-            calls.put(key, value, life_ms=life_ms, now_ms=self._engine.now_ms(None))
-        )
+    def _put(self, key: str, value: bytes, life_ms: int) -> Steps[None]:
+        yield calls.put(key, value, life_ms=life_ms, now_ms=self._engine.now_ms(None))
 
-    def _take(self, holder: Holder, *proved: str) -> bool:
+    def _take(self, holder: Holder, *proved: str) -> Steps[bool]:
         pseudonyms = self._engine.pseudonyms[holder.issued_under]
         call = calls.take(
             _live_key(pseudonyms, holder),
             _proof(pseudonyms, holder, *proved),
             now_ms=self._engine.now_ms(None),
         )
-        return self._engine.store.run(call)
+        taken: bool = yield call
+        return taken
+
+
+class OneTime(OneTimeSteps):
+    """Issues and takes one-time secrets; ``Guard.one_time``."""
+
+    issue_code = blocking(OneTimeSteps._issue_code)
+    live_challenge = blocking(OneTimeSteps._live_challenge)
+    issue_link = blocking(OneTimeSteps._issue_link)
+    holder = blocking(OneTimeSteps._holder)
+    take_code = blocking(OneTimeSteps._take_code)
+    is_live = blocking(OneTimeSteps._is_live)
+    take_link = blocking(OneTimeSteps._take_link)
+
+
+class AsyncOneTime(OneTimeSteps):
+    """The same with ``await``; ``AsyncGuard.one_time``."""
+
+    issue_code = awaited(OneTimeSteps._issue_code)
+    live_challenge = awaited(OneTimeSteps._live_challenge)
+    issue_link = awaited(OneTimeSteps._issue_link)
+    holder = awaited(OneTimeSteps._holder)
+    take_code = awaited(OneTimeSteps._take_code)
+    is_live = awaited(OneTimeSteps._is_live)
+    take_link = awaited(OneTimeSteps._take_link)
 
 
 def _challenge(pseudonyms: Pseudonyms, holder: Holder, nonce: str) -> str:

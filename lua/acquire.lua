@@ -11,9 +11,9 @@
 --
 -- Atomic because it is one script: no other attempt is looked at between asking and charging.
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 local cost, id = tonumber(ARGV[2]), ARGV[3]
-local limits = open_limits(cjson.decode(ARGV[4]), ARGV[5], now, slack)
+local limits = open_limits(cjson.decode(ARGV[4]), ARGV[5], now, base)
 
 local refusals, admitted, by_load = {}, true, true
 for i, limit in ipairs(limits) do

@@ -16,8 +16,8 @@ local UNTOLD = 900000 -- the wait that is shown where there is no end
 local block = { of_operators = true }
 
 -- Read the key; writes nothing.
-function block.open(at, _, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, limit = 0, window = 0 }
+function block.open(at, _, now, base)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1, limit = 0, window = 0 }
   self.set_at = 0
   local value = redis.call("GET", self.key)
   if value then
@@ -53,7 +53,7 @@ function block.charge() end
 function block.refused(self)
   if self.repaired then
     local value = struct.pack(FORMAT, self.ends, self.set_at)
-    redis.call("SET", self.key, value, "PX", self.ends - self.now + self.slack)
+    redis.call("SET", self.key, value, "PXAT", self.ends - self.now + self.base)
   end
 end
 

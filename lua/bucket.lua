@@ -22,8 +22,8 @@ local function converted(level, from, to)
 end
 
 -- Read the key; writes nothing.
-function bucket.open(at, own, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, level = 0, since = 0 }
+function bucket.open(at, own, now, base)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1, level = 0, since = 0 }
   self.limit, self.rate, self.period = own[1], own[2], own[3]
   self.window = math.ceil(self.limit * self.period / self.rate)
   local value = redis.call("GET", self.key)
@@ -64,7 +64,7 @@ local function save(self)
     return
   end
   local value = struct.pack(FORMAT, self.now, self.level, self.period, self.rate, self.since)
-  redis.call("SET", self.key, value, "PX", life + self.slack)
+  redis.call("SET", self.key, value, "PXAT", life + self.base)
 end
 
 function bucket.refuses(self, cost)

@@ -5,10 +5,10 @@
 -- reply   two integers for each limit: entries freed, locks ended
 -- cost    O(1) a limit
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, slack)) do
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, base)) do
   local freed, ended = limit.algorithm.clear(limit)
   reply[#reply + 1], reply[#reply + 2] = freed, ended
 end

@@ -31,8 +31,8 @@ local function locked(self)
 end
 
 -- Read the key and finish what is over; writes nothing.
-function conversion.open(at, own, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
+function conversion.open(at, own, now, base)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1 }
   self.least, self.of, self.lockout, self.life = own[1], own[2], own[3], own[4]
   self.limit, self.entered = self.of, own[5] == 1
   self.window, self.quiet = self.lockout, self.lockout + self.life
@@ -81,7 +81,7 @@ local function save(self)
     parts[#parts + 1] = times.stamp(it.sent_at) .. it.id
   end
   local until_ = locked(self) and self.ends or self.newest + self.quiet
-  redis.call("SET", self.key, table.concat(parts), "PX", until_ - self.now + self.slack)
+  redis.call("SET", self.key, table.concat(parts), "PXAT", until_ - self.now + self.base)
 end
 
 function conversion.refuses(self)

@@ -18,8 +18,8 @@ local QUIET_WAITS = 10
 local cooldown = {}
 
 -- Read the key; writes nothing.
-function cooldown.open(at, own, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, limit = 1, waits = own[1] }
+function cooldown.open(at, own, now, base)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1, limit = 1, waits = own[1] }
   self.window, self.quiet = self.waits[1], QUIET_WAITS * self.waits[#self.waits]
   self.last, self.level, self.id, self.previous = 0, 0, NOBODY, 0
   local value = redis.call("GET", self.key)
@@ -54,7 +54,7 @@ local function save(self)
     return
   end
   local value = struct.pack(FORMAT, self.last, self.level, self.id, self.previous)
-  redis.call("SET", self.key, value, "PX", life + self.slack)
+  redis.call("SET", self.key, value, "PXAT", life + self.base)
 end
 
 function cooldown.refuses(self)

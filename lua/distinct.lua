@@ -21,8 +21,8 @@ local NOBODY = string.rep("\0", 5)
 local distinct = { tells_apart = true }
 
 -- Read the log's entries that count; writes nothing.
-function distinct.open(at, own, now, slack, member)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1, member = member }
+function distinct.open(at, own, now, base, member)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1, member = member }
   self.limit, self.window, self.forgives, self.entries = own[1], own[2], own[3] == 1, {}
   local log = redis.call("GET", self.key) or ""
   if #log % ENTRY ~= 0 then
@@ -64,7 +64,7 @@ local function save(self)
     return
   end
   local life = self.entries[#parts].latest + self.window - self.now
-  redis.call("SET", self.key, table.concat(parts), "PX", life + self.slack)
+  redis.call("SET", self.key, table.concat(parts), "PXAT", life + self.base)
 end
 
 -- Put the entry in behind all that are no later.

@@ -28,8 +28,8 @@ local function end_of(self, time)
 end
 
 -- Read the key; writes nothing.
-function fixed_window.open(at, own, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
+function fixed_window.open(at, own, now, base)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1 }
   self.limit, self.window, self.most = own[1], own[2], math.max(0, own[1] - own[3])
   self.calendar, self.offsets = own[4], own[5]
   self.ends, self.used, self.cleared_at = end_of(self, now), 0, 0
@@ -55,7 +55,7 @@ local function save(self)
     return
   end
   local value = struct.pack(FORMAT, self.ends, self.used, self.cleared_at)
-  redis.call("SET", self.key, value, "PX", self.ends - self.now + self.slack)
+  redis.call("SET", self.key, value, "PXAT", self.ends - self.now + self.base)
 end
 
 function fixed_window.refuses(self, cost)

@@ -9,10 +9,10 @@
 --         level; when the lock was set (ms, 0 if none)
 -- cost    as peek.lua
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, slack)) do
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, base)) do
   local n = #reply
   reply[n + 1], reply[n + 2] = limit.limit, limit.window
   reply[n + 3], reply[n + 4] = limit.override_ends, limit.exempt and 1 or 0

@@ -2,10 +2,10 @@
 --
 -- KEYS    the load's key under each secret
 -- ARGV    1 clock (clock.lua)
--- reply   two integers: the share in thousandths, 1000 where nobody has said anything; and when it
---         ends, ms since the epoch, 0 where nobody has
+-- reply   three integers: the share in thousandths, 1000 where nobody has said anything; when it
+--         ends and when it was said, ms since the epoch, both 0 where nobody has
 -- cost    O(KEYS)
 
 local now = clock(ARGV[1])
-local share, holds = terms.load(1, #KEYS, now)
-return { share, holds > 0 and now + holds or 0 }
+local share, holds, made = terms.load(1, #KEYS, now)
+return { share, holds > 0 and now + holds or 0, made }

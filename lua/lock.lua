@@ -24,9 +24,9 @@ local function longest(lockouts, window)
 end
 
 -- Read the lock at `key`; writes nothing.
-function lock.open(key, lockouts, window, now, slack)
+function lock.open(key, lockouts, window, now, base)
   local self = {
-    key = key, lockouts = lockouts, now = now, slack = slack, quiet = longest(lockouts, window),
+    key = key, lockouts = lockouts, now = now, base = base, quiet = longest(lockouts, window),
     ends = 0, stored_ends = 0, level = 0, previous = 0, set_at = 0, set_by = NOBODY,
   }
   local value = redis.call("GET", key)
@@ -73,7 +73,7 @@ end
 local function save(self)
   local value = struct.pack(FORMAT, self.ends, self.level, self.previous, self.set_at, self.set_by)
   local life = math.max(1, self.ends + self.quiet - self.now)
-  redis.call("SET", self.key, value, "PX", life + self.slack)
+  redis.call("SET", self.key, value, "PXAT", life + self.base)
   self.found, self.repaired = true, false
 end
 

@@ -9,7 +9,7 @@
 -- life    until the last of them ends
 -- cost    O(overrides of the account)
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 local name, life = ARGV[2], tonumber(ARGV[4])
 
 local kept, latest = terms.overrides(1, #KEYS, now), 0
@@ -25,7 +25,7 @@ for _, it in pairs(kept) do
 end
 for _, key in ipairs(KEYS) do
   if latest > 0 then
-    redis.call("SET", key, cjson.encode(kept), "PX", latest - now + slack)
+    redis.call("SET", key, cjson.encode(kept), "PXAT", latest - now + base)
   else
     redis.call("DEL", key)
   end

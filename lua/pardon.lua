@@ -10,9 +10,9 @@
 -- reply   one integer: when, ms since the epoch
 -- cost    O(KEYS)
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 
 for _, key in ipairs(KEYS) do
-  redis.call("SET", key, struct.pack(">I6", now), "PX", tonumber(ARGV[2]) + slack)
+  redis.call("SET", key, struct.pack(">I6", now), "PXAT", tonumber(ARGV[2]) + base)
 end
 return { now }

@@ -4,11 +4,11 @@
 -- ARGV          1 clock, 2 cost, 3 plan, 4 members, as ARGV[1], [2], [4] and [5] of acquire.lua
 -- cost          as acquire.lua, without the copying
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 local cost = tonumber(ARGV[2])
 
 local reply = { now, 1 }
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[3]), ARGV[4], now, slack)) do
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[3]), ARGV[4], now, base)) do
   local places = cost * limit.weight
   local refuses = limit.algorithm.refuses(limit, places)
   if refuses then

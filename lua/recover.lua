@@ -7,10 +7,10 @@
 
 local SHORT = 3600000
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, slack)) do
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, base)) do
   local freed, ended = 0, 0
   local lifts = limit.window <= SHORT
     or limit.algorithm.refuses(limit.whole or limit, limit.weight)

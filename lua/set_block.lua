@@ -7,12 +7,12 @@
 
 local TEN_YEARS = 3650 * 86400000 -- every key has an expiry
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 local length = tonumber(ARGV[2])
 local ends = length > 0 and now + length or 0
 
 for _, key in ipairs(KEYS) do
   local life = length > 0 and length or TEN_YEARS
-  redis.call("SET", key, struct.pack(">I6I6", ends, now), "PX", life + slack)
+  redis.call("SET", key, struct.pack(">I6I6", ends, now), "PXAT", life + base)
 end
 return { ends }

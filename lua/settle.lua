@@ -8,11 +8,11 @@
 --
 -- It names its own reservation: the second time it finds nothing and changes nothing.
 
-local now, slack = clock(ARGV[1])
+local now, base = clock(ARGV[1])
 local set_at, id, cost = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[5]), ARGV[6], now, slack)) do
+for _, limit in ipairs(open_limits(cjson.decode(ARGV[5]), ARGV[6], now, base)) do
   local freed, lifted = limit.algorithm.settle(limit, set_at, id, cost * limit.weight)
   reply[#reply + 1], reply[#reply + 2] = freed, lifted
 end

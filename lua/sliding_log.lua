@@ -102,8 +102,8 @@ local function mend(self)
 end
 
 -- Read log, lock and pardon; writes nothing.
-function sliding_log.open(at, own, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
+function sliding_log.open(at, own, now, base)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1 }
   self.limit, self.window = own[1], own[2]
   self.counts_refused, self.forgives = has(own[3], COUNT_REFUSED), has(own[3], FORGIVE)
   adopt(self, redis.call("GET", self.key) or "")
@@ -112,7 +112,7 @@ function sliding_log.open(at, own, now, slack)
   end
   if #own[4] > 0 then
     self.keys = 2
-    self.lock = lock.open(KEYS[at + 1], own[4], self.window, now, slack)
+    self.lock = lock.open(KEYS[at + 1], own[4], self.window, now, base)
   end
   if has(own[3], PARDON) then
     read_pardon(self, KEYS[at + self.keys])
@@ -151,7 +151,7 @@ local function save(self)
   if locked(self) then
     life = math.min(life, self.lock.ends - self.now)
   end
-  redis.call("SET", self.key, self.log, "PX", math.max(1, life) + self.slack)
+  redis.call("SET", self.key, self.log, "PXAT", math.max(1, life) + self.base)
 end
 
 local function append(self, cost, id)

@@ -26,8 +26,8 @@ local function end_of(self, time)
 end
 
 -- Read the key; writes nothing.
-function sliding_window_counter.open(at, own, now, slack)
-  local self = { now = now, slack = slack, key = KEYS[at], keys = 1 }
+function sliding_window_counter.open(at, own, now, base)
+  local self = { now = now, base = base, key = KEYS[at], keys = 1 }
   self.limit, self.window = own[1], own[2]
   self.ends, self.current, self.previous, self.cleared_at = end_of(self, now), 0, 0, 0
   self.left = self.ends - now
@@ -63,7 +63,7 @@ local function save(self)
   )
   local next_too = self.current > 0 or self.cleared_at > 0
   local life = self.left + (next_too and self.window or 0)
-  redis.call("SET", self.key, value, "PX", life + self.slack)
+  redis.call("SET", self.key, value, "PXAT", life + self.base)
 end
 
 -- The estimate, in places times ms.

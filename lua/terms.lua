@@ -50,9 +50,10 @@ function terms.overrides(first, keys, now)
   return all
 end
 
--- -> the share in thousandths, and for how long it still holds (ms); 1000 and 0 where there is none
+-- -> the share in thousandths, for how long it still holds (ms), and when it was said (ms);
+--    1000, 0 and 0 where there is none
 function terms.load(first, keys, now)
-  local share, holds, newest = WHOLE, 0, -1
+  local share, holds, newest = WHOLE, 0, 0
   for at = first, first + keys - 1 do
     local value = redis.call("GET", KEYS[at])
     if value then
@@ -61,12 +62,12 @@ function terms.load(first, keys, now)
       if said > WHOLE then
         error("authguard: malformed load")
       end
-      if now >= made and now < ends and made > newest then
+      if now >= made and now < ends and made >= newest then
         share, holds, newest = said, ends - now, made
       end
     end
   end
-  return share, holds
+  return share, holds, newest
 end
 
 -- -> own with an override's numbers in; when that ends (ms; nil if there is none); whether it exempts

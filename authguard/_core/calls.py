@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from authguard._core.scripts import script
 from authguard.decision import Cleared, Decision, Usage, Verdict
@@ -19,19 +19,22 @@ from authguard.limits.rates import LARGEST_EXACT
 from authguard.policy import RECOVERY_WAIT_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from authguard._core.keys import Binding, Shape
     from authguard._core.scripts import Script
     from authguard.policy import PolicyLimit
 
 __all__ = [
+    "Load",
     "ScriptCall",
     "acquire",
     "clear",
     "drop",
     "inspect",
+    "join_usages",
     "load",
+    "needs",
     "override",
     "pardon",
     "peek",
@@ -40,6 +43,7 @@ __all__ = [
     "recover",
     "set_block",
     "settle",
+    "strictest",
     "take",
 ]
 
@@ -83,31 +87,64 @@ class ScriptCall(Generic[T]):
     read: Callable[[object], T]
 
 
+class Load(NamedTuple):
+    """
+    What elastic limits follow.
+
+    Attributes:
+        share: Thousandths of their limit that apply; 1000 where nobody has said anything.
+        ends_ms: When that ends, milliseconds since the epoch; None where nobody has.
+        set_at_ms: When it was said; 0 where nobody has.
+    """
+
+    share: int
+    ends_ms: int | None
+    set_at_ms: int
+
+
 def clock_argument(now_ms: int | None) -> str:
     """Say which clock counts: the store's own, or one that a test or a replay passes."""
     return "" if now_ms is None else str(now_ms)
 
 
 def acquire(
-    binding: Binding, *, cost: int, attempt_id: bytes, now_ms: int | None
+    binding: Binding,
+    *,
+    cost: int,
+    attempt_id: bytes,
+    now_ms: int | None,
+    load: Load | None = None,
 ) -> ScriptCall[Decision]:
-    """Reserve a place in every log, or in none."""
+    """
+    Reserve a place in every log, or in none.
+
+    Args:
+        binding: The limits and their keys.
+        cost: Places in each log.
+        attempt_id: Names the entries.
+        now_ms: The clock that counts, or None for the store's own.
+        load: What elastic limits follow, where the call names no key that tells it.
+    """
     shape = binding.shape
+    plan = _under(load, shape.plan_with_blocks)
     return ScriptCall(
         script("acquire", shape.algorithms),
         binding.keys + binding.block_keys,
-        (clock_argument(now_ms), cost, attempt_id, shape.plan_with_blocks, binding.members),
+        (clock_argument(now_ms), cost, attempt_id, plan, binding.members),
         lambda reply: _read_decision(reply, shape, cost),
     )
 
 
-def peek(binding: Binding, *, cost: int, now_ms: int | None) -> ScriptCall[Decision]:
+def peek(
+    binding: Binding, *, cost: int, now_ms: int | None, load: Load | None = None
+) -> ScriptCall[Decision]:
     """Ask what acquire would say; writes nothing."""
     shape = binding.shape
+    plan = _under(load, shape.plan_with_blocks)
     return ScriptCall(
         script("peek", shape.algorithms),
         binding.keys + binding.block_keys,
-        (clock_argument(now_ms), cost, shape.plan_with_blocks, binding.members),
+        (clock_argument(now_ms), cost, plan, binding.members),
         lambda reply: _read_decision(reply, shape, cost),
     )
 
@@ -120,10 +157,11 @@ def settle(
     cost: int,
     forgive: bool,
     now_ms: int | None,
+    load: Load | None = None,
 ) -> ScriptCall[Cleared]:
     """Take a reservation back; with ``forgive``, its client's earlier failures too."""
     shape = binding.shape
-    plan = shape.plan if forgive else shape.plan_unforgiving
+    plan = _under(load, shape.plan if forgive else shape.plan_unforgiving)
     return ScriptCall(
         script("settle", shape.algorithms),
         binding.keys,
@@ -134,31 +172,37 @@ def settle(
 
 def clear(binding: Binding, *, now_ms: int | None) -> ScriptCall[Cleared]:
     """Empty the logs and end their locks."""
-    return _emptying("clear", binding, now_ms)
+    return _emptying("clear", binding, now_ms, None)
 
 
-def recover(binding: Binding, *, now_ms: int | None) -> ScriptCall[Cleared]:
+def recover(
+    binding: Binding, *, now_ms: int | None, load: Load | None = None
+) -> ScriptCall[Cleared]:
     """Do the same for limits of an hour or less, and for those that would refuse now."""
-    return _emptying("recover", binding, now_ms)
+    return _emptying("recover", binding, now_ms, load)
 
 
-def _emptying(verb: str, binding: Binding, now_ms: int | None) -> ScriptCall[Cleared]:
+def _emptying(
+    verb: str, binding: Binding, now_ms: int | None, load: Load | None
+) -> ScriptCall[Cleared]:
     shape = binding.shape
     return ScriptCall(
         script(verb, shape.algorithms),
         binding.keys,
-        (clock_argument(now_ms), shape.plan, binding.members),
+        (clock_argument(now_ms), _under(load, shape.plan), binding.members),
         lambda reply: _read_cleared(reply, shape),
     )
 
 
-def inspect(binding: Binding, *, now_ms: int | None) -> ScriptCall[tuple[Usage, ...]]:
+def inspect(
+    binding: Binding, *, now_ms: int | None, load: Load | None = None
+) -> ScriptCall[tuple[Usage, ...]]:
     """Look at every limit and block for an operator; writes nothing."""
     shape = binding.shape
     return ScriptCall(
         script("inspect", shape.algorithms),
         binding.keys + binding.block_keys,
-        (clock_argument(now_ms), shape.plan_with_blocks, binding.members),
+        (clock_argument(now_ms), _under(load, shape.plan_with_blocks), binding.members),
         lambda reply: _read_usage(reply, shape),
     )
 
@@ -225,9 +269,9 @@ def override(
     )
 
 
-def load(keys: tuple[str, ...], *, now_ms: int | None) -> ScriptCall[tuple[int, int | None]]:
+def load(keys: tuple[str, ...], *, now_ms: int | None) -> ScriptCall[Load]:
     """
-    Ask what elastic limits follow now: the share in thousandths, and when it ends.
+    Ask what elastic limits follow now.
 
     Args:
         keys: The load's key under each secret.
@@ -275,6 +319,29 @@ def drop(keys: tuple[str, ...]) -> ScriptCall[int]:
     return ScriptCall(
         script("drop", frozenset()), keys, (), lambda reply: _read_count(reply, len(keys))
     )
+
+
+def needs(key: str) -> ScriptCall[tuple[int | None, dict[str, str]]]:
+    """
+    Ask which commands of our scripts the server refuses on a key, and why; writes nothing.
+
+    It names no key that a cluster could send it by: ask one node after another.
+
+    Args:
+        key: One of our form that is not there.
+
+    Returns:
+        The server's clock, None if it refuses even that; and of each command that it refuses
+        ``command`` or ``key``, whichever the ACL denies, or the first word of the error.
+    """
+    return ScriptCall(script("needs", frozenset()), (), (key,), _read_needs)
+
+
+def _under(load: Load | None, plan: bytes) -> bytes:
+    """Write the load into a plan that names no key for it."""
+    if load is None:
+        return plan
+    return b'%s,"load":[%d,%d]}' % (plan[:-1], load.share, load.ends_ms or 0)
 
 
 def _integers(reply: object, length: int) -> list[int]:
@@ -340,7 +407,7 @@ def _read_verdict(shape: Shape, limit: PolicyLimit, integers: list[int], cost: i
 def _joined(verdicts: list[Verdict], limits: tuple[PolicyLimit, ...]) -> list[Verdict]:
     """Give one verdict for each limit, from those under every secret."""
     each = [
-        _strictest(verdicts[at :: len(limits)]) if len(verdicts) > len(limits) else verdicts[at]
+        strictest(verdicts[at :: len(limits)]) if len(verdicts) > len(limits) else verdicts[at]
         for at in range(len(limits))
     ]
     return [
@@ -358,8 +425,10 @@ def _recovering(verdict: Verdict) -> Verdict:
     )
 
 
-def _strictest(verdicts: list[Verdict]) -> Verdict:
+def strictest(verdicts: list[Verdict]) -> Verdict:
     """Join what one limit says under each secret: any of its logs can refuse."""
+    if len(verdicts) == 1:
+        return verdicts[0]
     setting_lock = [verdict for verdict in verdicts if verdict.lock_set]
     return replace(
         verdicts[0],
@@ -373,6 +442,7 @@ def _strictest(verdicts: list[Verdict]) -> Verdict:
         retry_after_ms=_NEVER
         if any(verdict.retry_after_ms == _NEVER for verdict in verdicts)
         else max(verdict.retry_after_ms for verdict in verdicts),
+        recovery=any(verdict.recovery for verdict in verdicts),
         # Where a lock was set: its end.
         reset_after_ms=max(verdict.reset_after_ms for verdict in setting_lock or verdicts),
     )
@@ -406,6 +476,31 @@ def _read_usage(reply: object, shape: Shape) -> tuple[Usage, ...]:
     )
 
 
+def join_usages(usages: list[Usage]) -> Usage:
+    """Join what one limit holds under each secret; what stands longest is told."""
+    if len(usages) == 1:
+        return usages[0]
+    endless = any(usage.endless for usage in usages)
+    return replace(
+        usages[0],
+        limit=max(usage.limit for usage in usages),
+        window_ms=max(usage.window_ms for usage in usages),
+        used=max(usage.used for usage in usages),
+        newest_ms=_latest(usage.newest_ms for usage in usages),
+        frees_after_ms=max(usage.frees_after_ms for usage in usages),
+        locked_until_ms=None if endless else _latest(usage.locked_until_ms for usage in usages),
+        endless=endless,
+        level=max(usage.level for usage in usages),
+        lock_set_at_ms=_latest(usage.lock_set_at_ms for usage in usages),
+        override_until_ms=_latest(usage.override_until_ms for usage in usages),
+        exempt=any(usage.exempt for usage in usages),
+    )
+
+
+def _latest(times_ms: Iterable[int | None]) -> int | None:
+    return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
+
+
 def _usage(limit: PolicyLimit, rows: list[list[int]]) -> Usage:
     """Join what one limit holds under each secret; what stands longest is told."""
     places, window_ms, override_ms, exempt, *stands = map(max, zip(*rows, strict=True))
@@ -429,11 +524,22 @@ def _usage(limit: PolicyLimit, rows: list[list[int]]) -> Usage:
     )
 
 
-def _read_load(reply: object) -> tuple[int, int | None]:
-    share, ends_ms = _integers(reply, 2)
-    if not 0 <= share <= WHOLE_LOAD or ends_ms < 0:
+def _read_load(reply: object) -> Load:
+    share, ends_ms, set_at_ms = _integers(reply, 3)
+    if not 0 <= share <= WHOLE_LOAD or min(ends_ms, set_at_ms) < 0:
         raise StoreUnavailable("malformed reply")
-    return share, ends_ms or None
+    return Load(share, ends_ms or None, set_at_ms)
+
+
+def _read_needs(reply: object) -> tuple[int | None, dict[str, str]]:
+    if not isinstance(reply, list) or len(reply) % 2 != 1 or type(reply[0]) is not int:
+        raise StoreUnavailable("malformed reply")
+    now_ms, *words = reply
+    if any(not isinstance(word, bytes) or not word.isalpha() for word in words):
+        raise StoreUnavailable("malformed reply")
+    texts = [word.decode() for word in words]
+    refused = dict(zip(texts[::2], texts[1::2], strict=True))
+    return None if now_ms < 0 else now_ms, refused
 
 
 def _read_stored(reply: object) -> None:

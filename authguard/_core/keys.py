@@ -2,10 +2,11 @@
 The names of keys, and the binding of a policy's limits to them.
 
 A key is ``rl:v1:{tag}digest``, 38 characters whatever the input: ``digest`` is 128 bits over
-action, limit and the pseudonyms it counts by; ``tag`` is taken from the pseudonym of the first
-of them, so that on a cluster all limits of one account share a slot, and those of one client
-another. A limit's lock stands beside its log, under the same name and a ``!``. One-time secrets
-(``record_key``) have names of the same form, and so have an account's overrides, with a ``+``.
+action, limit and the pseudonyms it counts by; ``tag`` is taken from the pseudonym that names its
+group, so that on a cluster all limits of one account (and of its devices) share a slot, and those
+of one network and its clients another. A limit's lock stands beside its log, under the same name
+and a ``!``. One-time secrets (``record_key``) have names of the same form, and so have an account's
+overrides, with a ``+``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import urlsafe_b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from authguard.limits import Block, SlidingLog, heeds_pardon
-from authguard.policy import PolicyLimit
+from authguard.policy import ADDRESS_PARTS, PARTS, PolicyLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,8 @@ class Shape:
             asked and charged under both, so that no log starts empty.
         reserved: The last places of a budget are not the attempt's to use: its device is unknown.
         overrides: The account's overrides are asked for.
-        elastic: The load is asked for.
+        elastic: A limit follows the load.
+        loads: How many keys tell the load: one for each secret if it is asked for in the same call.
         algorithms: The algorithms they use.
         plan: What their Lua is told, as JSON.
         plan_unforgiving: The same, for a settle that takes back its own entries alone.
@@ -80,11 +82,13 @@ class Shape:
     reserved: bool
     overrides: bool
     elastic: bool
+    loads: int
     algorithms: frozenset[str]
     plan: bytes
     plan_unforgiving: bytes
     plan_with_blocks: bytes
     prefixes: tuple[bytes, ...]
+    _groups: list[Shape] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -157,9 +161,11 @@ class Shape:
         *,
         reserved: bool,
         overrides: bool = False,
+        loads: int | None = None,
     ) -> Shape:
         overrides = overrides and any(map(can_override, limits))
         elastic = any(limit.elastic for limit in limits)
+        loads = secrets * elastic if loads is None else loads
 
         def specs(of: tuple[PolicyLimit, ...], *, forgiving: bool = True) -> list[list[Any]]:
             return [
@@ -176,7 +182,7 @@ class Shape:
         def plan(limits: list[list[Any]]) -> bytes:
             whole = {
                 "overrides": secrets * overrides,
-                "loads": secrets * elastic,
+                "loads": loads,
                 "limits": limits,
             }
             return json.dumps(whole, separators=(",", ":")).encode()
@@ -189,6 +195,7 @@ class Shape:
             reserved,
             overrides,
             elastic,
+            loads,
             frozenset(limit.algorithm.algorithm for limit in limits + blocks),
             plan(specs(limits)),
             plan(specs(limits, forgiving=False)),
@@ -218,7 +225,32 @@ class Shape:
             self.secrets,
             reserved=self.reserved,
             overrides=self.overrides,
+            loads=0 if self.elastic and not self.loads else None,
         )
+
+    @property
+    def groups(self) -> tuple[Shape, ...]:
+        """
+        Split it by the groups its keys fall into, each under one secret: the address's is first.
+
+        On a cluster the keys of a group share a slot, and those of two groups needn't. The load's
+        key is in the group of ``global``; on a cluster it is read before (``_core/groups.py``).
+        """
+        if not self._groups:
+            every = {_group(limit) for limit in self.limits + self.blocks}
+            self._groups.extend(
+                self._made(
+                    self.action,
+                    tuple(limit for limit in self.limits if _group(limit) == group),
+                    tuple(block for block in self.blocks if _group(block) == group),
+                    1,
+                    reserved=self.reserved,
+                    overrides=self.overrides and group == "account",
+                    loads=0,
+                )
+                for group in sorted(every, key=_rank)
+            )
+        return tuple(self._groups)
 
     def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:
         """Give every limit its keys: those under the first secret, then under the next."""
@@ -228,7 +260,7 @@ class Shape:
         own = len(self.limits)
         if self.overrides:
             keys += [override_key(self.action, of["account"]) for of in pseudonyms]
-        if self.elastic:
+        if self.loads:
             keys += [load_key(of["global"]) for of in pseudonyms]
         for of in pseudonyms:
             for limit, prefix in zip(self.limits, self.prefixes[:own], strict=True):
@@ -242,7 +274,7 @@ class Shape:
                     members.append(of.get(limit.member_part, bytes(_MEMBER))[:_MEMBER])
             for block, prefix in zip(self.blocks, self.prefixes[own:], strict=True):
                 block_keys.append(_key(block, prefix, of))
-        return Binding(self, tuple(keys), tuple(block_keys), b"".join(members))
+        return Binding(self, tuple(keys), tuple(block_keys), b"".join(members), pseudonyms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +289,18 @@ class Binding:
             log and its lock; one by account and client also has the account's pardon.
         block_keys: The blocks' keys in turn, secret by secret.
         members: Six bytes for each ``distinct`` in turn, secret by secret: the value it counts.
+        pseudonyms: What it was bound to.
     """
 
     shape: Shape
     keys: tuple[str, ...]
     block_keys: tuple[str, ...]
     members: bytes
+    pseudonyms: tuple[Mapping[str, bytes], ...]
+
+    def without(self, names: frozenset[str]) -> Binding:
+        """Leave out the limits of these names, and the blocks."""
+        return self.shape.without(names).bind(*self.pseudonyms)
 
 
 def record_key(group: bytes, name: bytes) -> str:
@@ -334,7 +372,25 @@ def _heeds_pardon(limit: PolicyLimit) -> bool:
 
 def _key(limit: PolicyLimit, prefix: bytes, of: Mapping[str, bytes]) -> str:
     subjects = [of[subject] for subject in limit.subjects]
-    return record_key(subjects[0], hashlib.sha256(prefix + b"".join(subjects)).digest())
+    tag = of.get(_group(limit), subjects[0])
+    return record_key(tag, hashlib.sha256(prefix + b"".join(subjects)).digest())
+
+
+def _group(limit: PolicyLimit) -> str:
+    """
+    Name the group that a limit's keys are in: whose pseudonym gives the tag.
+
+    A device belongs to one account, and a client to one network; a limit that cuts addresses its
+    own way does not follow the guard's networks, and is a group of its own.
+    """
+    first = limit.subjects[0]
+    return {"device": "account", "client": "network"}.get(first, first)
+
+
+def _rank(group: str) -> tuple[bool, int, str]:
+    """Order groups: by address first, so that a blocked client charges nothing else."""
+    part = group.partition("/")[0]
+    return part not in ADDRESS_PARTS, PARTS.index(part), group
 
 
 def _prefix(action: str, limit: PolicyLimit) -> bytes:

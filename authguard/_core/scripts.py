@@ -24,7 +24,9 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override", "load"})
+_BARE: Final = frozenset(
+    {"put", "read", "take", "drop", "set_block", "pardon", "override", "load", "needs"}
+)
 
 
 @dataclass(frozen=True, slots=True)

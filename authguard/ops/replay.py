@@ -26,6 +26,7 @@ from authguard.stores.valkey import ValkeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from authguard._core.calls import ScriptCall
     from authguard.decision import Decision
@@ -145,6 +146,15 @@ class _ReplayStore:
         self._url = url
         self._store = ValkeyStore(url, deadline_ms=_DEADLINE_MS)
         self._keys: set[str] = set()
+
+    @property
+    def spread(self) -> bool:
+        """See :class:`authguard.stores.base.Store`."""
+        return self._store.spread
+
+    def one_deadline(self) -> AbstractContextManager[None]:
+        """See :class:`authguard.stores.base.Store`."""
+        return self._store.one_deadline()
 
     def run(self, call: ScriptCall[T]) -> T:
         """Run a call, see :meth:`authguard.stores.base.Store.run`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -19,6 +20,7 @@ from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from authguard.errors import StoreUnavailable
 from authguard.stores._specification.breakers import Block, Blocked, Conversion, ConversionSpec
 from authguard.stores._specification.buckets import BucketSpec, LeakyBucket, TokenBucket
 from authguard.stores._specification.logs import Distinct, DistinctSpec, LogSpec, SlidingLog
@@ -32,6 +34,7 @@ from authguard.stores._specification.windows import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from authguard._core.calls import ScriptCall
     from authguard.stores._specification.breakers import Codes
@@ -144,9 +147,11 @@ class MemoryStore:
 
     Args:
         clock: Gives milliseconds since the epoch, for calls that pass none.
+        spread: Be asked as a cluster is: a call names keys of one hash tag alone.
     """
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], *, spread: bool = False) -> None:
+        self.spread = spread
         self.logs: dict[str, list[Entry]] = {}
         self.locks: dict[str, Lock] = {}
         self.pardons: dict[str, int] = {}
@@ -164,8 +169,14 @@ class MemoryStore:
 
     def run(self, call: ScriptCall[T]) -> T:
         """Run a call; see :meth:`authguard.stores.base.Store.run`."""
+        if self.spread and len({key.partition("}")[0] for key in call.keys}) > 1:
+            raise StoreUnavailable("error reply")  # CROSSSLOT
         with self._one_at_a_time:
             return call.read(self.reply(call))
+
+    def one_deadline(self) -> AbstractContextManager[None]:
+        """Never wait."""
+        return nullcontext()
 
     def close(self) -> None:
         """Hold nothing that needs closing."""
@@ -187,7 +198,9 @@ class MemoryStore:
     ) -> list[_Asked]:
         keys = list(named)
         overrides = self._overrides([keys.pop(0) for _ in range(plan["overrides"])], now_ms)
-        share, holds_ms = self._share([keys.pop(0) for _ in range(plan["loads"])], now_ms)
+        share, holds_ms, _ = self._share([keys.pop(0) for _ in range(plan["loads"])], now_ms)
+        if "load" in plan and now_ms < plan["load"][1]:
+            share, holds_ms = plan["load"][0], plan["load"][1] - now_ms
         told_apart = (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER))
         asked: list[_Asked] = []
         for spec in plan["limits"]:
@@ -227,13 +240,13 @@ class MemoryStore:
         live = [(name, it) for name, it in found if it.set_ms <= now_ms < it.ends_ms]
         return dict(sorted(live, key=lambda item: item[1].set_ms))
 
-    def _share(self, keys: list[str], now_ms: int) -> tuple[int, int]:
+    def _share(self, keys: list[str], now_ms: int) -> tuple[int, int, int]:
         records = [self.records[key] for key in keys if key in self.records]
         live = [(made, ends, said) for ends, made, said in records if made <= now_ms < ends]
         if not live:
-            return _WHOLE, 0
-        _, ends_ms, said = max(live, key=lambda record: record[0])
-        return int.from_bytes(said), ends_ms - now_ms
+            return _WHOLE, 0, 0
+        set_ms, ends_ms, said = max(live, key=lambda record: record[0])
+        return int.from_bytes(said), ends_ms - now_ms, set_ms
 
     @staticmethod
     def _scaled(algorithm: str, numbers: list[Any], share: int) -> list[Any]:
@@ -324,8 +337,8 @@ class MemoryStore:
         ]
 
     def _load(self, now_ms: int, keys: tuple[str, ...]) -> list[int]:
-        share, holds_ms = self._share([*keys], now_ms)
-        return [share, now_ms + holds_ms if holds_ms else 0]
+        share, holds_ms, set_ms = self._share([*keys], now_ms)
+        return [share, now_ms + holds_ms if holds_ms else 0, set_ms]
 
     def _override(self, now_ms: int, keys: tuple[str, ...], *told: Any) -> list[int]:
         name, algorithm, life_ms, numbers = told

@@ -1,75 +1,42 @@
 """
 The Valkey store: one EVALSHA a decision, and an answer or an error by the deadline.
 
-A charge is never sent twice: there are no retries. The one second send is EVAL after NOSCRIPT,
-where the server says itself that nothing ran. A connection that failed in any way is closed,
-not reused.
+A charge is never sent twice: there are no retries, and what is sent again is what a server says
+itself has not run (``_routes.py``). A connection that failed in any way is closed, not reused.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from valkey.connection import Connection, ConnectionPool, parse_url
-from valkey.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    InvalidResponse,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    ResponseError,
-    ValkeyError,
-)
-from valkey.exceptions import ConnectionError as ValkeyConnectionError
-from valkey.exceptions import TimeoutError as ValkeyTimeoutError
+from valkey.connection import Connection, ConnectionPool, DefaultParser, UnixDomainSocketConnection
+from valkey.exceptions import ReadOnlyError, ValkeyError
 
-from authguard.checks import shown
-from authguard.errors import ConfigurationError, StoreUnavailable
+from authguard.errors import StoreUnavailable
+from authguard.stores._address import read_address
+from authguard.stores._breaker import Breaker
+from authguard.stores._failures import SILENCE, SOUND, reason, without_echo
+from authguard.stores._routes import Pause, question, route_of
+from authguard.stores._settings import CLUSTER_ERRORS, monotonic_s, read_settings
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
+    from pathlib import Path
 
     from authguard._core.calls import ScriptCall
+    from authguard.stores._address import Kind, Node
+    from authguard.stores._routes import Asks, Send
+    from authguard.stores._settings import Settings
 
 __all__ = ["ValkeyStore"]
 
 T = TypeVar("T")
 
 _NEVER: Final = float("inf")
-
-#: An address has no options; how connections behave is the store's own affair.
-_ADDRESS: Final = re.compile(r"(valkey|redis)://[^/?#\s]+(/[0-9]{0,5})?", re.ASCII)
-
-#: A server that doesn't know a command echoes what follows: keys, and even AUTH's password.
-_ECHO: Final = ", with args beginning with"
-
-#: The word for each kind of failure, most special first; nothing of the server's text gets out.
-_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (ValkeyTimeoutError, "timeout"),
-    (TimeoutError, "timeout"),
-    (BusyLoadingError, "loading"),
-    (AuthenticationError, "authentication"),
-    (NoPermissionError, "no permission"),
-    (ReadOnlyError, "read only"),
-    (OutOfMemoryError, "out of memory"),
-    (NoScriptError, "script cache"),
-    (InvalidResponse, "malformed reply"),
-    (ResponseError, "error reply"),
-    (ValkeyConnectionError, "connection"),
-    (OSError, "connection"),
-)
-
-
-def _monotonic_s() -> float:
-    # Not time.monotonic: freezegun stops that one, and a deadline must pass in frozen tests too.
-    return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class _Deadline(threading.local):
@@ -78,7 +45,7 @@ class _Deadline(threading.local):
     ends_s: float = _NEVER
 
     def left_s(self, at_most_s: float) -> float:
-        left = min(at_most_s, self.ends_s - _monotonic_s())
+        left = min(at_most_s, self.ends_s - monotonic_s())
         if left <= 0:
             raise TimeoutError
         return left
@@ -115,21 +82,25 @@ class _DeadlineSocket:
         return self._bound().recv_into(buffer)
 
 
-class _DeadlineConnection(Connection):
+class _Parser(DefaultParser):  # type: ignore[valid-type, misc]  # one of two, by what is installed
+    """Reads replies; knows what nodes of a cluster say."""
+
+    EXCEPTION_CLASSES = DefaultParser.EXCEPTION_CLASSES | CLUSTER_ERRORS
+
+
+class _Connection(Connection):
     """A connection that is made, used and read within the running decision's deadline."""
 
-    def __init__(
-        self, *, deadline: _Deadline, connect_s: float, read_s: float, **settings: Any
-    ) -> None:
+    def __init__(self, *, deadline: _Deadline, settings: Settings, **named: Any) -> None:
         self._deadline = deadline
-        self._connect_s = connect_s
-        self._read_s = read_s
-        super().__init__(**settings)  # type: ignore[no-untyped-call]
+        self._settings = settings
+        named = {"parser_class": _Parser, "lib_name": None, "lib_version": None} | named
+        super().__init__(**named)  # type: ignore[no-untyped-call]
 
     @property
     def socket_connect_timeout(self) -> float:
         """What is left for the next address: a name can stand for many, asked one by one."""
-        return self._deadline.left_s(self._connect_s)
+        return self._deadline.left_s(self._settings.connect_s)
 
     @socket_connect_timeout.setter
     def socket_connect_timeout(self, _: float | None) -> None:
@@ -137,23 +108,58 @@ class _DeadlineConnection(Connection):
 
     def _connect(self) -> _DeadlineSocket:
         sock = super()._connect()  # type: ignore[no-untyped-call]
-        return _DeadlineSocket(sock, self._deadline, self._read_s)
+        context = self._settings.tls
+        if context is not None:
+            # The handshake as a whole, too: its time is taken once, not for each of its reads.
+            sock.settimeout(self.socket_connect_timeout)
+            try:
+                sock = context.wrap_socket(sock, server_hostname=self.host)
+            except BaseException:
+                sock.close()
+                raise
+        return _DeadlineSocket(sock, self._deadline, self._settings.read_s)
 
     def read_response(self, *args: Any, **settings: Any) -> object:
         try:
             return super().read_response(*args, **settings)  # type: ignore[no-untyped-call]
         except ValkeyError as error:
-            error.args = (str(error).partition(_ECHO)[0],)
-            raise
+            raise without_echo(error)  # noqa: B904 (the same error)
+
+
+class _UnixConnection(_Connection):
+    """The same by a UNIX socket."""
+
+    def __init__(self, *, path: str, **named: Any) -> None:
+        self.path = path
+        super().__init__(**named)
+
+    repr_pieces = UnixDomainSocketConnection.repr_pieces
+    _host_error = UnixDomainSocketConnection._host_error  # noqa: SLF001 (of its own kind)
+
+    def _connect(self) -> _DeadlineSocket:
+        connect = UnixDomainSocketConnection._connect  # noqa: SLF001 (of its own kind)
+        sock = connect(self)  # type: ignore[arg-type, no-untyped-call]
+        return _DeadlineSocket(sock, self._deadline, self._settings.read_s)
 
 
 class _Pool(ConnectionPool):
-    """A process's connections, lent one at a time; who finds none free waits for a place."""
+    """A process's connections to one server, lent one at a time; who finds none free waits."""
+
+    def __init__(self, settings: Settings, deadline: _Deadline, node: Node) -> None:
+        self._settings = settings
+        super().__init__(
+            connection_class=_Connection if node.port else _UnixConnection,
+            max_connections=settings.connections,
+            deadline=deadline,
+            settings=settings,
+            **settings.of(node),
+        )
 
     def reset(self) -> None:
         """Start afresh; the client library calls this in a forked child, too."""
         self._places = threading.BoundedSemaphore(self.max_connections)
         self._era = object()
+        self.breaker = Breaker(self._settings.pause_s, monotonic_s)
         super().reset()
 
     @contextmanager
@@ -162,7 +168,7 @@ class _Pool(ConnectionPool):
         self._checkpid()
         places = self._places
         if not places.acquire(timeout=wait_s):
-            raise TimeoutError
+            raise _NoneFreeError
         try:
             era = self._era
             connection = self.get_connection(verb)
@@ -183,21 +189,33 @@ class _Pool(ConnectionPool):
         self.disconnect(inuse_connections=False)
 
 
+class _NoneFreeError(TimeoutError):
+    """No connection became free in time; that says nothing of the server."""
+
+
 class ValkeyStore:
     """
-    Decides on one Valkey (or Redis) server.
+    Decides on a Valkey (or Redis): one server, the primary of sentinels, or a cluster.
 
     Args:
-        url: ``valkey://[user:password@]host:port/db``.
+        url: ``valkey://[user:password@]host:port/db``, or another address of ``docs/store.md``.
         deadline_ms: Longest time of a decision in all, in milliseconds; it covers the wait for a
-            connection, connecting, sending and reading. A name is looked up outside of it, so
-            give an address where the resolver can hang.
-        connect_ms: Longest time to connect, in milliseconds.
-        read_ms: Longest wait for any one reply, in milliseconds.
-        connections: Most connections of a process; a decision that gets none in time is refused.
+            connection, connecting, sending and reading, on all servers that it needs. A name is
+            looked up outside of it, so give an address where the resolver can hang.
+        connect_ms: Longest time to connect, in milliseconds; half the deadline without it.
+        read_ms: Longest wait for any one reply, in milliseconds; half the deadline without it.
+        connections: Most connections of a process to one server; a decision that gets none in time
+            is refused.
+        breaker_ms: After five timeouts in a row a server is left alone, and asked by one request
+            in so many milliseconds; the others are refused at once.
+        tls_ca: A file of the authorities to trust, under TLS; those of the system without it.
+        tls_certificate: A file with the client's own certificate, where the server wants one.
+        tls_key: A file with its key, if that is not in the same one.
+        sentinel_username: Whom sentinels know us as, if they ask.
+        sentinel_password: The password for them.
 
     Raises:
-        ConfigurationError: AG010 or AG012, naming the setting and the mend.
+        ConfigurationError: AG010, AG012 or AG058, naming the setting and the mend.
     """
 
     def __init__(
@@ -208,46 +226,70 @@ class ValkeyStore:
         connect_ms: int | None = None,
         read_ms: int | None = None,
         connections: int = 64,
+        breaker_ms: int = 1_000,
+        tls_ca: str | Path | None = None,
+        tls_certificate: str | Path | None = None,
+        tls_key: str | Path | None = None,
+        sentinel_username: str | None = None,
+        sentinel_password: str | None = None,
     ) -> None:
-        half_ms = max(1, deadline_ms // 2) if type(deadline_ms) is int else 50
-        settings = {
-            "deadline_ms": deadline_ms,
-            "connect_ms": half_ms if connect_ms is None else connect_ms,
-            "read_ms": half_ms if read_ms is None else read_ms,
-            "connections": connections,
-        }
-        for name, value in settings.items():
-            if type(value) is not int or not 1 <= value <= 60_000:  # noqa: PLR2004 (a minute)
-                raise ConfigurationError(
-                    "AG012",
-                    name,
-                    f"{shown(value)} is out of range",
-                    "take a whole number, 1 to 60000",
-                )
-        self._deadline_s = deadline_ms / 1000
-        self._deadline = _Deadline()
-        self._pool = _Pool(
-            connection_class=_DeadlineConnection,
-            max_connections=connections,
-            deadline=self._deadline,
-            connect_s=settings["connect_ms"] / 1000,
-            read_s=settings["read_ms"] / 1000,
-            lib_name=None,
-            lib_version=None,
-            **_server(url),
+        address = read_address(url)
+        self._settings = read_settings(
+            address,
+            deadline_ms=deadline_ms,
+            connect_ms=connect_ms,
+            read_ms=read_ms,
+            connections=connections,
+            breaker_ms=breaker_ms,
+            tls_ca=tls_ca,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            sentinel_username=sentinel_username,
+            sentinel_password=sentinel_password,
         )
+        self.kind: Kind = address.kind
+        self._route = route_of(address)
+        self._deadline = _Deadline()
+        self._pools: dict[Node, _Pool] = {}
+        self._pool = self._pool_of(address.nodes[0])
+
+    @property
+    def spread(self) -> bool:
+        """Whether keys of different tags may be on different servers."""
+        return self._route.spread
+
+    @contextmanager
+    def one_deadline(self) -> Iterator[None]:
+        """Let all calls of a block share one deadline, from now on."""
+        if self._deadline.ends_s != _NEVER:
+            yield
+            return
+        self._deadline.ends_s = monotonic_s() + self._settings.deadline_s
+        try:
+            yield
+        finally:
+            self._deadline.ends_s = _NEVER
 
     def run(self, call: ScriptCall[T]) -> T:
         """Run a call; see :meth:`authguard.stores.base.Store.run`."""
-        with self._lent(call.script.verb) as connection:
-            return call.read(_evaluate(connection, call))
+        return self._drive(self._route.run(call))
 
-    def ask(self, *command: str) -> object:
+    def nodes(self) -> tuple[Node, ...]:
         """
-        Ask the server about itself, such as ``INFO``; for looking it over, never for a decision.
+        Find the servers that decide: one, or all primaries of a cluster.
+
+        Raises:
+            StoreUnavailable: If nobody can tell within the deadline.
+        """
+        return self._drive(self._route.nodes())
+
+    def ask(self, *command: str, node: Node | None = None) -> object:
+        """
+        Ask a server about itself, such as ``INFO``; for looking it over, never for a decision.
 
         Args:
             command: The command and what follows it.
+            node: One of :meth:`nodes`; the first of them without it.
 
         Returns:
             The reply as it came: bytes, a whole number, or a list of such.
@@ -256,56 +298,78 @@ class ValkeyStore:
             StoreUnavailable: If there is no clear answer within the deadline. Its reason is ``no
                 permission`` or ``error reply`` where the server itself refuses the command.
         """
-        with self._lent(command[0]) as connection:
-            connection.send_command(*command)
-            return connection.read_response()
-
-    @contextmanager
-    def _lent(self, verb: str) -> Iterator[Connection]:
-        """Lend a connection until the deadline; whatever goes wrong is an outage."""
-        self._deadline.ends_s = _monotonic_s() + self._deadline_s
-        try:
-            with self._pool.lend(verb, self._deadline_s) as connection:
-                yield connection
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # the client library raises more than its own on a broken stream
-            if isinstance(error, ReadOnlyError):
-                self._pool.drop_all()  # the node was demoted: all that lead to it are stale
-            raise StoreUnavailable(_reason(error)) from error
-        finally:
-            self._deadline.ends_s = _NEVER
+        return self._drive(question(self.nodes()[0] if node is None else node, command))
 
     def close(self) -> None:
         """Close all connections; those of running decisions when they are over."""
-        self._pool.drop_all()
+        for pool in list(self._pools.values()):
+            pool.drop_all()
 
+    def _drive(self, asks: Asks[T]) -> T:
+        """Run what a route asks for; whatever goes wrong is an outage."""
+        with self.one_deadline():
+            try:
+                it = next(asks)
+                while True:
+                    try:
+                        reply = self._do(it)
+                    except Exception as error:  # noqa: BLE001 (a broken stream raises anything)
+                        it = asks.throw(error)
+                    else:
+                        it = asks.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                raise StoreUnavailable(reason(error)) from error
 
-def _evaluate(connection: Connection, call: ScriptCall[Any]) -> object:
-    rest = (len(call.keys), *call.keys, *call.args)
-    connection.send_command("EVALSHA", call.script.sha1, *rest)
-    try:
-        return connection.read_response()
-    except NoScriptError:
-        connection.send_command("EVAL", call.script.text, *rest)
-        return connection.read_response()
+    def _do(self, it: Send | Pause) -> object:
+        if isinstance(it, Pause):
+            time.sleep(self._deadline.left_s(it.seconds))
+            self._deadline.left_s(_NEVER)
+            return None
+        return self._send(it)
 
+    def _send(self, it: Send) -> object:
+        """Send one command and read its reply; tell the breaker what came of it."""
+        pool = self._pool_of(it.node)
+        breaker = pool.breaker
+        breaker.enter()
+        begun_s = monotonic_s()
+        try:
+            reply = self._exchange(pool, it)
+        except _NoneFreeError:
+            raise
+        except SILENCE:
+            if monotonic_s() - begun_s >= self._settings.patience_s:  # else it had no chance
+                breaker.silent()
+            raise
+        except Exception as error:
+            breaker.answered()
+            if isinstance(error, ReadOnlyError):
+                pool.drop_all()  # the node was demoted: all that lead to it are stale
+            raise
+        breaker.answered()
+        return reply
 
-def _reason(error: BaseException) -> str:
-    return next((word for kind, word in _REASONS if isinstance(error, kind)), "client failure")
+    def _exchange(self, pool: _Pool, it: Send) -> object:
+        refused: Exception
+        with pool.lend(str(it.command[0]), self._deadline.left_s(_NEVER)) as connection:
+            if it.asking:
+                connection.send_command("ASKING")
+                connection.read_response()
+            connection.send_command(*it.command)
+            try:
+                return it.read(connection.read_response())
+            except SOUND as error:
+                refused = error
+        raise refused
 
-
-def _server(url: str) -> dict[str, Any]:
-    """Read host, port, database and credentials."""
-    parts: dict[str, Any] = {}
-    if isinstance(url, str) and _ADDRESS.fullmatch(url):
-        with suppress(ValueError):
-            parts = parse_url(url)
-            parts.get("host", "").encode("idna")  # what no resolver can look up must fail here
-            return parts
-    raise ConfigurationError(
-        "AG010",
-        "store",
-        "the address can't be used (its text may hold a password and is not shown)",
-        "write valkey://[user:password@]host:port/database",
-    )
+    def _pool_of(self, node: Node) -> _Pool:
+        pool = self._pools.get(node)
+        if pool is None:
+            made = _Pool(self._settings, self._deadline, node)
+            pool = self._pools.setdefault(node, made)
+        return pool

@@ -415,7 +415,7 @@ def test_a_window_gets_back_only_what_is_its_own(
         cost = draw.choice([1, 1, 2, 7])
         window = clock.now_ms // 2_000
         held = sum(
-            each._reservation.cost for each in kept if each.decision.now_ms // 2_000 == window
+            each._places.cost for each in kept if each.decision.now_ms // 2_000 == window
         )
         try:
             kept.append(guard.attempt("act", account="vera", client="203.0.113.9", cost=cost))

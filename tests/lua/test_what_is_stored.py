@@ -80,10 +80,10 @@ def test_keys_are_of_one_length_and_values_of_whole_entries(
 def test_the_limits_of_an_account_share_a_slot(
     door: Callable[..., Door], store: Callable[[], dict[bytes, bytes]]
 ) -> None:
-    """All keys of one account have one hash tag, and those of one client another."""
+    """All keys of one account have one hash tag, those of a network and its clients another."""
     door().fail()
     tags = {key[6:16] for key in store()}
-    assert len(tags) == 3, "account, client, network"
+    assert len(tags) == 2, "account, network"
 
 
 def test_numbers_of_a_limit_are_no_part_of_its_key(

@@ -84,7 +84,7 @@ def outage(
         with pytest.raises(StoreUnavailable) as caught:
             guard.attempt(asked.pop("action", "login"), **(VERA | asked))
         took_s = time.monotonic() - begun
-        note_time(case, guard._engine.store._deadline_s, took_s, caught.value.reason)
+        note_time(case, guard._engine.store._settings.deadline_s, took_s, caught.value.reason)
         assert caught.value.reason in reasons
         assert str(caught.value) == caught.value.reason
         assert took_s < SANE_S

@@ -9,6 +9,7 @@ from authguard.stores.valkey import ValkeyStore
 
 SECRET = "a secret of the tests, 32 bytes or more"
 HOST = "127.0.0.1:6379"
+USER = {"username": "worker", "password": "pw"}
 
 
 @pytest.mark.parametrize(
@@ -16,19 +17,24 @@ HOST = "127.0.0.1:6379"
     [
         (f"valkey://{HOST}/0", {"host": "127.0.0.1", "port": 6379, "db": 0}),
         (f"redis://{HOST}/3", {"host": "127.0.0.1", "port": 6379, "db": 3}),
-        ("valkey://store.internal", {"host": "store.internal"}),
+        ("valkey://store.internal", {"host": "store.internal", "port": 6379}),
+        (f"valkeys://{HOST}/0", {"host": "127.0.0.1", "port": 6379, "db": 0}),
+        ("rediss://store.internal", {"host": "store.internal", "port": 6379}),
+        ("unix:///run/valkey.sock", {"path": "/run/valkey.sock"}),
+        ("valkey+unix://worker:pw@/run/v.sock?db=2", {"path": "/run/v.sock", "db": 2, **USER}),
         ("valkey://[::1]:7000/", {"host": "::1", "port": 7000}),
         (
             "valkey://worker:p%40ss%2Fw%3Ard@db:6380/1",
             {"host": "db", "port": 6380, "db": 1, "username": "worker", "password": "p@ss/w:rd"},
         ),
-        ("valkey://:pw@db", {"host": "db", "password": "pw"}),
+        ("valkey://:pw@db", {"host": "db", "port": 6379, "password": "pw"}),
+        ("valkey+cluster://worker:pw@a,b:7000", {"host": "a", "port": 6379, **USER}),
     ],
 )
 def test_an_address_is_used_as_written(address: str, expected: dict[str, object]) -> None:
     """Host, port, database and credentials are those of the address, and nothing else is set."""
     settings = ValkeyStore(address)._pool.connection_kwargs
-    parts = {"host", "port", "db", "username", "password"}
+    parts = {"host", "port", "path", "db", "username", "password"}
     assert {key: value for key, value in settings.items() if key in parts} == expected
 
 
@@ -40,8 +46,19 @@ def test_an_address_is_used_as_written(address: str, expected: dict[str, object]
         "valkey://",
         "valkey:///0",
         f"http://{HOST}",
-        f"valkeys://{HOST}",
-        "unix:///run/valkey.sock",
+        f"valkey+tls://{HOST}",
+        f"valkey://{HOST},{HOST}",
+        "unix://run/valkey.sock",
+        "unix:///run/valkey.sock?db=one",
+        "unix:///run/valkey.sock?socket_timeout=60",
+        f"valkey+sentinel://{HOST}",
+        f"valkey+sentinel://{HOST}/main/zero",
+        f"valkey+sentinel://{HOST}/main/0/0",
+        f"valkey+sentinel://{HOST}/two words",
+        f"valkey+sentinel://{HOST},/main",
+        f"valkey+cluster://{HOST}/1",
+        f"valkey+cluster://{HOST}/0/0",
+        "valkey+cluster://",
         "valkey://127.0.0.1:port",
         "valkey://127.0.0.1:70000",
         f"valkey://{HOST}/zero",

@@ -1,0 +1,80 @@
+"""What can go wrong with a store, in one word each; nothing of the server's text gets out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from valkey.exceptions import (
+    AskError,
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    InvalidResponse,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+from valkey.exceptions import ConnectionError as ValkeyConnectionError
+from valkey.exceptions import TimeoutError as ValkeyTimeoutError
+
+from authguard.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from valkey.exceptions import ValkeyError
+
+__all__ = ["SILENCE", "SOUND", "STALE", "reason", "without_echo"]
+
+#: A server that doesn't know a command echoes what follows: keys, and even AUTH's password.
+_ECHO: Final = ", with args beginning with"
+
+#: The word for each kind of failure, most special first.
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (ValkeyTimeoutError, "timeout"),
+    (TimeoutError, "timeout"),
+    (BusyLoadingError, "loading"),
+    (AuthenticationError, "authentication"),
+    (NoPermissionError, "no permission"),
+    (ReadOnlyError, "read only"),
+    (OutOfMemoryError, "out of memory"),
+    (NoScriptError, "script cache"),
+    (TryAgainError, "slot moving"),
+    (AskError, "slot moving"),
+    (ClusterDownError, "cluster down"),
+    (InvalidResponse, "malformed reply"),
+    (ResponseError, "error reply"),
+    (ValkeyConnectionError, "connection"),
+    (OSError, "connection"),
+)
+
+#: The server did not answer in time.
+SILENCE: Final = (ValkeyTimeoutError, TimeoutError)
+
+#: Whole answers by which the server says itself that nothing ran: the connection is in order.
+SOUND: Final = (NoScriptError, AskError, TryAgainError)
+
+#: After these, whoever is asked next may have to be looked for again.
+STALE: Final = (
+    ValkeyConnectionError,
+    *SILENCE,
+    OSError,
+    ReadOnlyError,
+    ClusterDownError,
+    BusyLoadingError,
+    StoreUnavailable,
+)
+
+
+def reason(error: BaseException) -> str:
+    """Give the word."""
+    if isinstance(error, StoreUnavailable):
+        return error.reason
+    return next((word for kind, word in _REASONS if isinstance(error, kind)), "client failure")
+
+
+def without_echo(error: ValkeyError) -> ValkeyError:
+    """Take out of an error what the server repeats of the command."""
+    error.args = (str(error).partition(_ECHO)[0],)
+    return error
