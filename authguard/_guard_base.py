@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from authguard._core import groups
 from authguard._core.keys import Shape
 from authguard._engine import Engine
+from authguard._mark import Mark
 from authguard._subjects import Claims, NoAccount, Subjects
 from authguard.checks import shown
 from authguard.errors import ConfigurationError
@@ -74,6 +77,7 @@ class GuardBase:
             denylist=denylist,
         )
         self._engine = Engine(store, self._subjects.pseudonyms, clock)
+        self._mark = Mark(self._engine, partial(time.clock_gettime, time.CLOCK_MONOTONIC))
         one_time, notes = self._faces
         self.one_time = one_time(self._engine)
         self.notes = notes(self._engine, self._named)
@@ -90,6 +94,15 @@ class GuardBase:
     def normalise(self) -> Normaliser:
         """Gives the one spelling of a name; for sign-up, so that names are stored as they count."""
         return self._subjects.normalise
+
+    def when_data_is_lost(self, tell: Callable[[], None]) -> None:
+        """
+        Have a function called when the store is seen to have lost its data.
+
+        It runs within an attempt, in any thread, ten seconds or so after the loss, and must return
+        at once. The log has a line as well.
+        """
+        self._mark.lost = tell
 
     @property
     def knows_tiers(self) -> bool:

@@ -250,6 +250,8 @@ class GuardSteps(OperatorSteps):
                 raise
             _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
             decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
+        else:
+            yield from self._mark.look()
         if places.stuck:
             _log.warning("%s: refused, and a place it had taken stays counted", action)
         if not decision.allowed:

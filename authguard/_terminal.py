@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
 
 from authguard.ops.printable import printable
+from authguard.stores._address import read_address
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,5 +46,5 @@ def show(report: RenderableType) -> None:
 
 def place_of(store_url: str | None) -> str:
     """Say which store it is, without the password that its address may hold."""
-    parts = urlsplit(store_url or "")
-    return printable(f"the store at {parts.hostname or 'localhost'}:{parts.port or 6379}")
+    nodes = read_address(store_url).nodes
+    return printable(f"the store at {', '.join(map(str, nodes))}")

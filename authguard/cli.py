@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from authguard import __version__
-from authguard._check import check_command
+from authguard._check import SETUP, check_command
 from authguard._operators import DESK, WHERE, block_command, status_command, unlock_command
 from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
 from authguard._terms import load_command, override_command
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from authguard.ops.sshd_log import SshdLog
     from authguard.policy import Policy
 
-__all__ = ["DESK", "app_commands", "commands"]
+__all__ = ["DESK", "SETUP", "app_commands", "commands"]
 
 #: Tries from which a replay shows a progress bar: about a second's work.
 _LONG_LOG: Final = 5_000

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from authguard._core.steps import Steps
     from authguard._guard_steps import Reserved
     from authguard.limits import Algorithm
+    from authguard.ops.check import CheckReport
     from authguard.stores.base import Store
 
 __all__ = ["NO_ACCOUNT", "Attempt", "Guard"]
@@ -121,6 +122,19 @@ class Guard(GuardSteps):
             ConfigurationError: AG005, for what can't count by itself.
         """
         return Limiter(self._engine, self._limited(limit, name))
+
+    def check(self) -> CheckReport:
+        """
+        Look the store, the secret and the policies over; writes nothing.
+
+        What a Flask app's settings say besides is looked at by ``flask authguard check``.
+
+        Raises:
+            StoreUnavailable: If the store gave no clear answer.
+        """
+        from authguard.ops.check import check  # noqa: PLC0415 (only if it is used)
+
+        return check(self)
 
     def close(self) -> None:
         """Let the store's connections go."""

@@ -60,7 +60,8 @@ def create_app(settings: Settings) -> Flask:
         AUTHGUARD_BASE_URL=settings.base_url,
     )
     # The accounts' spelling for all names: else a number that nobody has would get tries for each.
-    guard = AuthGuard(app, normalise=normalise_identifier)
+    # The embedded store keeps nothing, on purpose; ``flask authguard check`` says so to who asks.
+    guard = AuthGuard(app, normalise=normalise_identifier, check_at_start=False)
     outbox = SqlOutbox(settings.database)
     accounts = SqlAccounts(settings.database)
     sign_in = guard.blueprint(

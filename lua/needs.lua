@@ -22,7 +22,8 @@ local tries = {
 
 local function why(err)
   if not (string.find(err, "permission") or string.find(err, "executing the script")) then
-    return string.match(err, "^-?(%u+)") or "ERR"
+    -- Redis 6 says first where it was: "@user_script: 31: -OOM command not allowed".
+    return string.match(err, "^-?(%u+)") or string.match(err, ": %-(%u+)") or "ERR"
   end
   return string.find(err, "run th") and "command" or "key" -- no user's name has a blank in it
 end

@@ -34,6 +34,7 @@ __all__ = [
     "inspect",
     "join_usages",
     "load",
+    "mark",
     "needs",
     "override",
     "pardon",
@@ -314,6 +315,13 @@ def take(key: str, *values: bytes, now_ms: int | None) -> ScriptCall[bool]:
     )
 
 
+def mark(key: str, fresh: bytes, *, life_ms: int, now_ms: int | None) -> ScriptCall[bytes]:
+    """Leave a mark, or tell the one that is there."""
+    return ScriptCall(
+        script("mark", frozenset()), (key,), (clock_argument(now_ms), fresh, life_ms), _read_mark
+    )
+
+
 def drop(keys: tuple[str, ...]) -> ScriptCall[int]:
     """Take one-time secrets away; the answer is how many there were."""
     return ScriptCall(
@@ -540,6 +548,12 @@ def _read_needs(reply: object) -> tuple[int | None, dict[str, str]]:
     texts = [word.decode() for word in words]
     refused = dict(zip(texts[::2], texts[1::2], strict=True))
     return None if now_ms < 0 else now_ms, refused
+
+
+def _read_mark(reply: object) -> bytes:
+    if not isinstance(reply, bytes):
+        raise StoreUnavailable("malformed reply")
+    return reply
 
 
 def _read_stored(reply: object) -> None:

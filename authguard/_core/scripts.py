@@ -25,7 +25,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
 
 #: The verbs that know no limits.
 _BARE: Final = frozenset(
-    {"put", "read", "take", "drop", "set_block", "pardon", "override", "load", "needs"}
+    {"put", "read", "take", "drop", "set_block", "pardon", "override", "load", "mark", "needs"}
 )
 
 

@@ -288,6 +288,8 @@ def _reserve(action: str, account: str | None, **claims: Any) -> RequestAttempt:
             signals.attempt_refused, current_app_object(), action=action, decision=error.decision
         )
         raise
+    if attempt.decision.degraded:
+        signals.send(signals.admitted_uncounted, current_app_object(), action=action)
     return RequestAttempt(attempt)
 
 

@@ -13,12 +13,14 @@ import click
 from flask.cli import with_appcontext
 
 from authguard.flask import signals
+from authguard.flask.start import setup_of
 from authguard.flask.state import current_app_object, current_state
 from authguard.ops.desk import Desk
 
 if TYPE_CHECKING:
     from flask import Flask
 
+    from authguard.ops.check import Setup
     from authguard.ops.desk import Event
 
 __all__ = ["add_commands"]
@@ -42,9 +44,10 @@ class _AppCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Give one, and say where it works."""
         found = self._found().get(cmd_name)
-        from authguard.cli import DESK  # noqa: PLC0415 (see the module)
+        from authguard.cli import DESK, SETUP  # noqa: PLC0415 (see the module)
 
         ctx.meta[DESK] = with_appcontext(_desk)
+        ctx.meta[SETUP] = with_appcontext(_setup)
         return found
 
     def _found(self) -> dict[str, click.Command]:
@@ -63,6 +66,10 @@ def _desk() -> Desk:
     state = current_state()
     members = None if state.messaging is None else state.messaging.members
     return Desk(state.guard, members, tell=_tell, word=_word)
+
+
+def _setup() -> Setup:
+    return setup_of(current_app_object())
 
 
 def _word(account: str) -> str | None:

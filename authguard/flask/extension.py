@@ -9,6 +9,7 @@ from flask import current_app
 
 from authguard.devices import DeviceCookies
 from authguard.errors import ConfigurationError
+from authguard.flask import signals
 from authguard.flask.api import Limit, is_limited, limited
 from authguard.flask.arrival import tell_owners
 from authguard.flask.attempts import report_locks, requests_client
@@ -18,6 +19,7 @@ from authguard.flask.decorators import guarded, is_guarded, unwrapped
 from authguard.flask.links import at_least_eight
 from authguard.flask.refusals import seal
 from authguard.flask.settings import Settings
+from authguard.flask.start import look_over
 from authguard.flask.state import LookUp, State, current_state, state_of
 from authguard.guard import Guard
 from authguard.limits.rates import check_switch
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from authguard.accounts import Accounts, Member
     from authguard.identity import Email, Phone
     from authguard.notify import Channel, Notifier
+    from authguard.stores.base import Store
 
 __all__ = ["AuthGuard"]
 
@@ -54,9 +57,14 @@ class AuthGuard:
             them; None for the limits' own numbers.
         x_ratelimit: Send ``X-RateLimit-Limit``, ``-Remaining`` and ``-Reset`` too: from limited
             views, and with the refusals of auth routes, there by client address alone.
+        store: A store made by hand, in place of ``AUTHGUARD_STORE_URL``: such as a ``ValkeyStore``
+            with certificates of your own. One for each app.
+        check_at_start: Log what ``flask authguard check`` would warn of, when an app starts that is
+            not under test (``TESTING``); False leaves it to you.
 
     Raises:
-        ConfigurationError: As :meth:`init_app`; AG005, if ``x_ratelimit`` is no switch.
+        ConfigurationError: As :meth:`init_app`; AG005, if ``x_ratelimit`` or ``check_at_start`` is
+            no switch.
     """
 
     def __init__(
@@ -68,13 +76,18 @@ class AuthGuard:
         resolve: Callable[[str], str | None] | None = None,
         tier: Callable[[str], str | None] | None = None,
         x_ratelimit: bool = False,
+        store: Store | None = None,
+        check_at_start: bool = True,
     ) -> None:
         check_switch(x_ratelimit, "AuthGuard(x_ratelimit=…)")
+        check_switch(check_at_start, "AuthGuard(check_at_start=…)")
         self._clock = clock
         self._normalise = normalise
         self._resolve = resolve
         self._tier = tier
         self._x_ratelimit = x_ratelimit
+        self._store = store
+        self._check_at_start = check_at_start
         self._actions: set[str] = set()  # that views are protected by
         self._limits: list[Limit] = []  # that views are limited by
         self._guards: list[Guard] = []  # of the apps so far
@@ -89,11 +102,12 @@ class AuthGuard:
         """
         Read the app's settings once and put its guard into place; a second call is harmless.
 
-        The session cookie gets ``SameSite=Lax`` unless the app has set something else.
+        The session cookie gets ``SameSite=Lax`` unless the app has set something else. What can go
+        wrong with the store and the settings is logged, by codes; it stops nothing.
 
         Args:
-            app: The app; its ``config`` must hold ``AUTHGUARD_STORE_URL`` and
-                ``AUTHGUARD_SECRET``.
+            app: The app; its ``config`` must hold ``AUTHGUARD_SECRET`` and, unless a store was
+                given, ``AUTHGUARD_STORE_URL``.
 
         Raises:
             ConfigurationError: A setting, the policy file, or the action of a protected view is
@@ -101,10 +115,10 @@ class AuthGuard:
         """
         state = state_of(app)
         if state is None:
-            settings = Settings.read(app.config)
+            settings = Settings.read(app.config, store=self._store is not None)
             look_up = LookUp(self._resolve)
             guard = Guard(
-                settings.store_url,
+                self._store or settings.store_url,
                 secret=settings.secret,
                 policies=settings.policy,
                 clock=self._clock,
@@ -116,6 +130,7 @@ class AuthGuard:
                 allowlist=settings.allowlist,
                 denylist=settings.denylist,
             )
+            guard.when_data_is_lost(partial(signals.send, signals.data_lost, app))
             passwords = Passwords(slots=settings.hash_slots)
             devices = DeviceCookies(settings.secret)
             state = State(settings, guard, passwords, settings.proxies(), look_up, devices, self)
@@ -126,12 +141,17 @@ class AuthGuard:
             app.teardown_request(report_locks)
             app.teardown_request(tell_owners)
             add_commands(app)
-        elif state.made_by is not self and (
-            self._clock or self._normalise or self._resolve or self._tier or self._x_ratelimit
+            if self._check_at_start:
+                look_over(app, state)
+        elif state.made_by is not self and any(
+            (
+                *(self._clock, self._normalise, self._resolve, self._tier),
+                *(self._x_ratelimit, self._store),
+            )
         ):
             raise ConfigurationError(
                 "AG029",
-                "AuthGuard(clock=…, normalise=…, resolve=…, tier=…, x_ratelimit=…)",
+                "AuthGuard(clock=…, normalise=…, resolve=…, tier=…, x_ratelimit=…, store=…)",
                 "another AuthGuard has initialised this app, so these would count for nothing",
                 "give them to the first one, or use that one",
             )

@@ -29,7 +29,8 @@ class Settings:
     The extension's settings; each field is the key ``AUTHGUARD_`` plus its name in capitals.
 
     Attributes:
-        store_url: Where Valkey is, such as ``valkey://127.0.0.1:6379/0``.
+        store_url: Where Valkey is, such as ``valkey://127.0.0.1:6379/0``; empty with a store that
+            was made by hand.
         secret: Keys the pseudonyms in the store; at least 32 random bytes. Or a list of them, the
             newest first, while a new one takes an old one's place.
         policy: Path of a TOML file, or a mapping of the same shape; None is the default profile.
@@ -63,12 +64,13 @@ class Settings:
     base_url: str | None = None
 
     @classmethod
-    def read(cls, config: Mapping[str, Any]) -> Settings:
+    def read(cls, config: Mapping[str, Any], *, store: bool = False) -> Settings:
         """
         Read the settings of an app.
 
         Args:
             config: The app's ``config``.
+            store: The store was made by hand, so there must be no address.
 
         Raises:
             ConfigurationError: AG010 to AG018, AG025, AG027, AG043, naming the key and the mend.
@@ -81,8 +83,11 @@ class Settings:
             )
         # A setting that is None is one that was not given.
         named = {known[key]: value for key, value in given.items() if value is not None}
+        if store and "store_url" in named:
+            _fail("AG010", "store_url", "stands beside AuthGuard(store=…)", "give one of the two")
+        named.setdefault("store_url", "" if store else None)
         for code, name in (("AG010", "store_url"), ("AG011", "secret")):
-            if not named.get(name):
+            if not named.get(name) and not (store and name == "store_url"):
                 _fail(code, name, "is missing", "set it in app.config before init_app")
         _check_texts(named)
         check_secrets(named["secret"], f"{_PREFIX}SECRET")

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "account_locked",
     "account_unlocked",
+    "admitted_uncounted",
     "attempt_refused",
+    "data_lost",
     "devices_forgotten",
     "operator_acted",
     "password_reset",
@@ -50,6 +52,14 @@ account_locked = _signals.signal("account-locked")
 
 #: The store gave no verdict, so the attempt was refused. Payload: ``action``, ``reason``.
 store_unavailable = _signals.signal("store-unavailable")
+
+#: The store gave no verdict, and the action's outage rule is ``allow``: the attempt was admitted
+#: and counts nowhere. Payload: ``action``.
+admitted_uncounted = _signals.signal("admitted-uncounted")
+
+#: The store has lost data (FLUSHALL, a restart without persistence): counts, locks and blocks may
+#: have begun afresh. Each process tells once, some ten seconds after it. No payload.
+data_lost = _signals.signal("data-lost")
 
 #: A success stands, but the store was away when it was told. Payload: ``action``.
 settle_failed = _signals.signal("settle-failed")

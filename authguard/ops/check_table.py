@@ -26,13 +26,17 @@ def check_table(report: CheckReport) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    first: dict[tuple[str, str | None], str] = {}
     for finding in report.findings:
+        # What one missing permission hides is told once.
+        told = first.setdefault((finding.seen, finding.mend), finding.code)
+        again = told != finding.code
         table.add_row(
             finding.code,
             Text(finding.level, style=_STYLES[finding.level]),
-            Text(printable(finding.seen)),
+            Text(f"as {told}" if again else printable(finding.seen)),
         )
-        if finding.mend is not None:
+        if finding.mend is not None and not again:
             table.add_row("", "", Text(f"Mend: {printable(finding.mend)}", style="bold"))
     return Group(table, Text(), Text(_sum(report)))
 

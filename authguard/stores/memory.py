@@ -56,7 +56,9 @@ _MINUTE_MS: Final = 60_000
 _WHOLE: Final = 1_000
 
 #: The verbs that know no limits.
-_BARE: Final = frozenset({"put", "read", "take", "drop", "set_block", "pardon", "override", "load"})
+_BARE: Final = frozenset(
+    {"put", "read", "take", "drop", "set_block", "pardon", "override", "load", "mark"}
+)
 
 #: What a limit's plan says of it: it follows the load; its account's overrides count.
 _ELASTIC, _HEEDS_OVERRIDES = 1, 2
@@ -181,9 +183,9 @@ class MemoryStore:
     def close(self) -> None:
         """Hold nothing that needs closing."""
 
-    def reply(self, call: ScriptCall[Any]) -> list[Any]:
+    def reply(self, call: ScriptCall[Any]) -> list[Any] | bytes:
         """Give what the call's Lua must give."""
-        verb: Callable[..., list[Any]] = getattr(self, f"_{call.script.verb}")
+        verb: Callable[..., list[Any] | bytes] = getattr(self, f"_{call.script.verb}")
         arguments: tuple[Any, ...] = call.args
         if not arguments:
             return verb(call.keys)
@@ -364,6 +366,11 @@ class MemoryStore:
     def _put(self, now_ms: int, keys: tuple[str, ...], life_ms: int, value: bytes) -> list[int]:
         self.records[keys[0]] = (now_ms + life_ms, now_ms, value)
         return [1]
+
+    def _mark(self, now_ms: int, keys: tuple[str, ...], fresh: bytes, life_ms: int) -> bytes:
+        mark = self.records.get(keys[0], (0, 0, fresh))[2]
+        self.records[keys[0]] = (now_ms + life_ms, now_ms, mark)
+        return mark
 
     def _read(self, now_ms: int, keys: tuple[str, ...]) -> list[bytes]:
         records = [self.records.get(key, (0, 0, b"")) for key in keys]

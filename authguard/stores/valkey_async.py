@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncGenerator, Iterator, Mapping
     from pathlib import Path
+    from types import TracebackType
 
     from authguard._core.calls import ScriptCall
     from authguard.stores._address import Kind, Node
@@ -105,6 +106,34 @@ class _Connection(Connection):
 
 class _NoneFreeError(TimeoutError):
     """No connection became free in time; that says nothing of the server."""
+
+
+class _LateError(TimeoutError):
+    """The loop was late itself, so the answer may be there, unread: that says no more of it."""
+
+
+class _Limit:
+    """A time limit that tells a silent server from a loop that something else has held up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._late_s = asyncio.get_running_loop().time() + 1.5 * seconds
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            if asyncio.get_running_loop().time() > self._late_s:
+                raise _LateError from None
+            raise
 
 
 class _Pool:
@@ -298,7 +327,7 @@ class AsyncValkeyStore:
         begun_s = monotonic_s()
         try:
             reply = await self._exchange(pool, it)
-        except _NoneFreeError:
+        except (_NoneFreeError, _LateError):
             raise
         except SILENCE:
             if monotonic_s() - begun_s >= self._settings.patience_s:  # else it had no chance
@@ -316,9 +345,9 @@ class AsyncValkeyStore:
         refused: Exception
         await pool.wait(self._left_s())
         with pool.lend() as connection:
-            async with asyncio.timeout(self._left_s(self._settings.connect_s)):
+            async with _Limit(self._left_s(self._settings.connect_s)):
                 await connection.make_ready()
-            async with asyncio.timeout(self._left_s(self._settings.read_s)):
+            async with _Limit(self._left_s(self._settings.read_s)):
                 if it.asking:
                     await connection.send_command("ASKING")
                     await connection.read_response()

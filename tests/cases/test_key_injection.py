@@ -197,7 +197,7 @@ def test_nothing_typed_is_stored(site_factory: Callable[..., Site], client: valk
 def test_one_accounts_keys_share_a_slot(
     site_factory: Callable[..., Site], client: valkey.Valkey
 ) -> None:
-    """A30: on a cluster an account's keys are in one slot, an address's in another, braces or not."""
+    """A30: on a cluster an account's keys share a slot, its client's another, braces or not."""
     site = site_factory(AUTHGUARD_POLICY=None)
     slots = []
     for name in ("a}{b", "{203.0.113.9}", "{}"):

@@ -414,9 +414,7 @@ def test_a_window_gets_back_only_what_is_its_own(
         clock.advance(draw.choice([0, 0, 1, 50, draw.randint(0, 2_500)]))
         cost = draw.choice([1, 1, 2, 7])
         window = clock.now_ms // 2_000
-        held = sum(
-            each._places.cost for each in kept if each.decision.now_ms // 2_000 == window
-        )
+        held = sum(each._places.cost for each in kept if each.decision.now_ms // 2_000 == window)
         try:
             kept.append(guard.attempt("act", account="vera", client="203.0.113.9", cost=cost))
         except Denied:

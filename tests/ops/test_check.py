@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from authguard.testing import EmbeddedValkey
 
+#: A secret that looks drawn.
+DRAWN: Final = "u3Rk0Zt9-vYw7QmXc5LbJ2hPdNsG8fAe"
+
 KEPT: Final = {"appendonly": "yes", "appendfsync": "everysec"}
 
 #: Every part is bounded, and nothing counts for a day.
@@ -53,7 +56,9 @@ def terminal_on(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         servers.append(embedded_valkey(**config))
         file = tmp_path / "policy.toml"
         file.write_text(policy or "")
-        return Terminal(servers[-1].__enter__().url, file)
+        terminal = Terminal(servers[-1].__enter__().url, file)
+        terminal.env["AUTHGUARD_SECRET"] = DRAWN
+        return terminal
 
     yield sit_down
     for server in servers:
@@ -107,16 +112,22 @@ def test_a_server_that_keeps_what_it_counts_is_ok(terminal_on: Callable[..., Ter
     terminal = terminal_on(**KEPT)
     status, found = looked(terminal)
     assert status == 0
-    assert list(found) == ["AG060", "AG061", "AG062", "AG063", "AG064"]
+    assert list(found) == [
+        *("AG060", "AG061", "AG062", "AG063", "AG064"),
+        *("AG066", "AG067", "AG068", "AG069", "AG070", "AG071", "AG073"),
+    ]
     with plain(terminal) as client:
-        version = client.info("server")["valkey_version"]
-        assert found["AG060"][0]["seen"] == f"Valkey {version} answers"
+        told = client.info("server")
+        name = f"Redis {told['redis_version']}"
+        if "valkey_version" in told:
+            name = f"Valkey {told['valkey_version']}"
+        assert found["AG060"][0]["seen"] == f"{name} answers"
         assert "loses the last second at most" in found["AG062"][0]["seen"]
         client.config_set("appendfsync", "always")
         assert "loses nothing" in looked(terminal)[1]["AG062"][0]["seen"]
     result = terminal.run("check")
     assert result.exit_code == 0
-    assert result.stdout.startswith("AG060  ok  Valkey ")
+    assert result.stdout.startswith(f"AG060  ok  {name} answers\n")
     assert result.stdout.endswith("\nNothing to mend.\n")
 
 
@@ -237,7 +248,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.start()
     try:
-        with Guard(server.url, secret=SECRET, deadline_ms=PATIENT_MS) as guard:
+        with Guard(server.url, secret=DRAWN, deadline_ms=PATIENT_MS) as guard:
             assert check(guard).ok
             server.fill_disk()
             until(lambda: refused(guard))
@@ -245,12 +256,14 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     finally:
         server.kill()
         server.client.close()
-    (finding,) = (finding for finding in report.findings if finding.level != "ok")
-    assert (finding.code, finding.level) == ("AG063", "error")
-    assert finding.seen == (
+    disk, scripts = (finding for finding in report.findings if finding.level != "ok")
+    assert (disk.code, disk.level) == ("AG063", "error")
+    assert disk.seen == (
         "the append-only file can't be written: the server takes no writes, so every attempt is"
         " refused"
     )
+    assert (scripts.code, scripts.level) == ("AG066", "error")
+    assert scripts.seen.startswith("the server takes no writes now (MISCONF)")
 
 
 def test_a_snapshot_that_failed_is_an_error_where_it_stops_writes(
@@ -296,8 +309,8 @@ def test_a_rewrite_that_failed_is_a_warning(
         (
             KEPT,
             ["info"],
-            ["AG060", "AG061", "AG062", "AG063", "AG064"],
-            "can't tell: the server refuses INFO server (no permission)",
+            ["AG060", "AG061", "AG062", "AG063", "AG064", "AG069", "AG070", "AG071"],
+            "can't tell: the server refuses INFO (no permission)",
         ),
     ],
 )
@@ -326,6 +339,9 @@ def test_what_the_acl_hides_is_a_warning_with_the_commands_name(
     assert found[codes[0]][0]["seen"].startswith(words)
     if "info" in refused:
         assert "(ACL +info)" in found["AG060"][0]["mend"]
+        table = terminal.run("check", AUTHGUARD_STORE_URL=url).stdout
+        assert table.count("refuses INFO") == 1
+        assert "AG061  warning  as AG060\n" in table
 
 
 def test_a_command_that_a_server_does_not_have_is_a_warning(
@@ -347,8 +363,10 @@ class Told(MemoryStore):
         self.sections = sections
 
     def ask(self, *command: str) -> object:
-        """Give a section as a server would."""
-        return self.sections[command[1]].encode()
+        """Give a section as a server would, and know no other command."""
+        if command[0] != "INFO":
+            raise StoreUnavailable("error reply")
+        return self.sections.get(command[1], "").encode()
 
 
 def test_a_redis_is_called_so_and_what_it_does_not_tell_is_a_warning() -> None:
@@ -358,18 +376,23 @@ def test_a_redis_is_called_so_and_what_it_does_not_tell_is_a_warning() -> None:
         persistence="# Persistence\r\nrole:\r\n",
         memory="maxmemory_policy:allkeys-lru\r\nmaxmemory:much\r\n",
     )
-    seen = [finding.seen for finding in check(Guard(store, secret=SECRET)).findings]
+    seen = [finding.seen for finding in check(Guard(store, secret=DRAWN)).findings]
     assert seen == [
         "Redis 7.2.4 answers",
         *["can't tell: INFO persistence of this server doesn't tell aof_enabled"] * 3,
         "can't tell: INFO memory of this server doesn't tell maxmemory",
+        "the server runs no script: it doesn't know EVAL, EVALSHA, so every attempt is refused",
+        "can't tell: INFO memory of this server doesn't tell maxmemory",
+        "can't tell: INFO clients of this server doesn't tell maxclients",
+        "can't tell: INFO replication of this server doesn't tell role",
+        "the secret looks drawn at random",
     ]
 
 
 def test_a_store_that_can_not_be_asked_is_a_warning() -> None:
     """A MemoryStore has no server to look over: that is all that is said of it."""
-    report = check(Guard(MemoryStore(lambda: 0), secret=SECRET))
-    (finding,) = report.findings
+    report = check(Guard(MemoryStore(lambda: 0), secret=DRAWN))
+    finding, _ = report.findings
     assert (finding.code, finding.level, report.ok) == ("AG065", "warning", False)
     assert finding.seen.startswith("can't tell: a MemoryStore can't be looked over")
 
@@ -426,17 +449,20 @@ def test_a_guard_with_a_clock_of_its_own_finds_the_store_away_too(
         assert caught.value.reason == "connection"
 
 
-def test_a_store_that_can_not_decide_is_status_1(terminal_on: Callable[..., Terminal]) -> None:
-    """A user who may ask for INFO and run no script has no store, however well it answers."""
+def test_a_store_that_can_not_decide_is_an_error(terminal_on: Callable[..., Terminal]) -> None:
+    """A user who may ask for INFO and run no script: status 3, and both commands by name."""
     terminal = terminal_on(**KEPT)
     with plain(terminal) as client:
         client.acl_setuser(
             "looker", enabled=True, passwords=["+pw"], categories=["+@all", "-@scripting"]
         )
     url = terminal.env["AUTHGUARD_STORE_URL"].replace("//", "//looker:pw@")
-    result = terminal.run("check", AUTHGUARD_STORE_URL=url)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "gave no clear answer (no permission)" in result.stderr
+    status, found = looked(terminal, AUTHGUARD_STORE_URL=url)
+    (finding,) = found["AG068"]
+    assert (status, finding["level"]) == (3, "error")
+    assert finding["seen"] == "the store's user may not run EVAL, EVALSHA, which attempts need"
+    assert "+eval +evalsha" in finding["mend"]
+    assert not {"AG066", "AG067"}.intersection(found)
 
 
 @pytest.mark.parametrize(
@@ -461,12 +487,15 @@ def test_wrong_use_is_status_2(
 
 
 def test_nothing_is_written(terminal_on: Callable[..., Terminal]) -> None:
-    """A look leaves no key and moves no count."""
+    """A look leaves no key, moves no count, and puts nothing into the append-only file."""
     terminal = terminal_on(**KEPT)
     with plain(terminal) as client:
+        before = client.info("persistence")["aof_current_size"]
         assert looked(terminal)[0] == 0
         assert client.dbsize() == 0
-        assert client.info("persistence")["rdb_changes_since_last_save"] == 0
+        kept = client.info("persistence")
+        assert (kept["rdb_changes_since_last_save"], kept["aof_current_size"]) == (0, before)
+        assert client.info("replication")["master_repl_offset"] == 0
 
 
 def test_the_help_tells_status_3(terminal: Terminal) -> None:
@@ -483,9 +512,9 @@ def test_flask_authguard_looks_the_apps_own_store_over(
     good = terminal_on(**KEPT).env["AUTHGUARD_STORE_URL"]
     for url, status in ((good, 0), (own_valkey.url, 3), ("valkey://127.0.0.1:1", 1)):
         app = Flask("an_app")
-        app.config.update(AUTHGUARD_STORE_URL=url, AUTHGUARD_SECRET=SECRET)
-        app.config["AUTHGUARD_DEADLINE_MS"] = PATIENT_MS
-        auth = AuthGuard(app)
+        app.config.update(AUTHGUARD_STORE_URL=url, AUTHGUARD_SECRET=DRAWN)
+        app.config.update(AUTHGUARD_DEADLINE_MS=1_000, AUTHGUARD_TRUSTED_PROXIES=[])
+        auth = AuthGuard(app, check_at_start=False)
         result = app.test_cli_runner().invoke(args=["authguard", "check"])
         assert result.exit_code == status
         if status == 1:
