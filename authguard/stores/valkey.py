@@ -307,23 +307,25 @@ class ValkeyStore:
 
     def _drive(self, asks: Asks[T]) -> T:
         """Run what a route asks for; whatever goes wrong is an outage."""
-        with self.one_deadline():
-            try:
-                it = next(asks)
-                while True:
-                    try:
-                        reply = self._do(it)
-                    except Exception as error:  # noqa: BLE001 (a broken stream raises anything)
-                        it = asks.throw(error)
-                    else:
-                        it = asks.send(reply)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            except StoreUnavailable:
-                raise
-            except Exception as error:
-                raise StoreUnavailable(reason(error)) from error
+        if self._deadline.ends_s == _NEVER:
+            with self.one_deadline():
+                return self._drive(asks)
+        try:
+            it = next(asks)
+            while True:
+                try:
+                    reply = self._do(it)
+                except Exception as error:  # noqa: BLE001 (a broken stream raises anything)
+                    it = asks.throw(error)
+                else:
+                    it = asks.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            raise StoreUnavailable(reason(error)) from error
 
     def _do(self, it: Send | Pause) -> object:
         if isinstance(it, Pause):
