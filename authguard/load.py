@@ -19,6 +19,7 @@ import math
 import os
 import threading
 import time
+from inspect import iscoroutinefunction
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeGuard
 
@@ -88,7 +89,8 @@ class LoadProbe:
         every_s: float = 1.0,
         hold_s: float | None = None,
     ) -> None:
-        if not callable(getattr(guard, "load", None)):
+        load = getattr(guard, "load", None)
+        if not callable(load) or iscoroutinefunction(load):
             _fail("guard", guard, "no guard", "give a Guard; of an AuthGuard, its .guard")
         _check_function(measure)
         if not _is_number(good_ms) or not good_ms >= 0:

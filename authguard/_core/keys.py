@@ -276,7 +276,7 @@ class Shape:
         """
         if not self._groups:
             every = {_group(limit) for limit in self.limits + self.blocks}
-            self._groups.extend(
+            self._groups[:] = [  # whole, and the same from any thread
                 self._made(
                     self.action,
                     tuple(limit for limit in self.limits if _group(limit) == group),
@@ -287,7 +287,7 @@ class Shape:
                     loads=0,
                 )
                 for group in sorted(every, key=_rank)
-            )
+            ]
         return tuple(self._groups)
 
     def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:

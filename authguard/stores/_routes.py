@@ -227,7 +227,7 @@ class _Cluster:
                     self._stale = True
                     self._slots[error.slot_id] = node
             except STALE:
-                self._stale = True
+                self._distrust(node)
                 raise
 
     def nodes(self) -> Asks[tuple[Node, ...]]:
@@ -241,6 +241,12 @@ class _Cluster:
             self._stale = True
             raise StoreUnavailable("cluster down")
         return node
+
+    def _distrust(self, node: Node) -> None:
+        """Have the map read again, and of this node last: it may cost all the time there is."""
+        self._stale = True
+        if node in self._known:
+            self._known = (*(each for each in self._known if each != node), node)
 
     def _refresh(self) -> Asks[None]:
         """Read the map again if it has erred; with none at all, a failure is the caller's."""

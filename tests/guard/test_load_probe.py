@@ -18,7 +18,14 @@ import pytest
 from flask import Flask, g
 from freezegun import freeze_time
 
-from authguard import ConfigurationError, LoadProbe, Overloaded, StoreUnavailable, load_policies
+from authguard import (
+    AsyncGuard,
+    ConfigurationError,
+    LoadProbe,
+    Overloaded,
+    StoreUnavailable,
+    load_policies,
+)
 from authguard.flask import AuthGuard
 from tests.conftest import PATIENT_MS, SECRET
 
@@ -399,6 +406,13 @@ def test_a_wrong_argument_is_named(heard: Heard, changes: dict[str, Any], named:
     with pytest.raises(ConfigurationError, match=rf"^AG057 LoadProbe\({named}=…\): ") as caught:
         LoadProbe(heard, settings.pop("measure"), **settings)
     assert caught.value.mend
+
+
+@pytest.mark.parametrize("guard", [AsyncGuard("valkey://127.0.0.1:1", secret=SECRET), None, 5])
+def test_what_can_tell_no_load_is_refused(guard: Any) -> None:
+    """AG057: a guard whose load() must be awaited would never be told; nor would what is none."""
+    with pytest.raises(ConfigurationError, match=r"^AG057 LoadProbe\(guard=…\): "):
+        LoadProbe(guard, lambda: None, good_ms=100, bad_ms=500)
 
 
 DOCS = Path(__file__).parents[2] / "docs"

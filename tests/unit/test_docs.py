@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
 import re
 import tomllib
 from dataclasses import MISSING, fields
@@ -11,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flask import Flask, g, request
 
-from authguard import Denied, default_policies, load_policies
+from authguard import Denied, Passwords, default_policies, load_policies
 from authguard.flask import AuthGuard
 from authguard.flask.settings import Settings
 from authguard.policy_file import _read
+from authguard.stores._address import read_address
+from authguard.stores.valkey import ValkeyStore
+from authguard.stores.valkey_async import AsyncValkeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,3 +234,57 @@ def a_flask_app(valkey_url: str) -> Flask:
 def blocks(language: str, page: str = README) -> list[str]:
     """Give a page's code blocks of a language."""
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_async_example_protects(valkey_url: str) -> None:
+    """README's AsyncGuard, run as printed: a right password is given back, a wrong one counts."""
+    example = next(code for code in blocks("python") if "async with" in code)
+    example = example.replace("valkey://127.0.0.1:6379/0", valkey_url)
+    example = example.replace("secret=SECRET", "secret=SECRET, deadline_ms=10_000")
+    code = compile(example, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    scope: dict[str, Any] = {
+        "SECRET": "a secret of the tests, 32 bytes or more",
+        "asyncio": asyncio,
+        "passwords": Passwords(),
+        "stored_hash": Passwords().hash("right"),
+        "name": "vera",
+        "address": "192.0.2.7",
+    }
+
+    async def run(password: str) -> bool:
+        scope["password"] = password
+        await eval(code, scope)  # the block, with its await at the top level
+        await scope["guard"].close()
+        return bool(scope["attempt"].settled)
+
+    assert [asyncio.run(run(password)) for password in ("right", "wrong")] == [True, False]
+
+
+def test_the_addresses_in_the_docs_are_addresses() -> None:
+    """Each address that README and docs/store.md name in code is one, of the kind they say."""
+    text = README + (ROOT / "docs/store.md").read_text(encoding="utf-8")
+    urls = re.findall(r'"(valkeys?(?:\+\w+)?://[^"]+)"', text)
+    kinds = {read_address(url).kind for url in urls}
+    assert kinds == {"server", "sentinel", "cluster"}
+    forms = re.findall(r"^\| `(valkey\S*)` \|", text, re.MULTILINE)
+    assert len(forms) == 5
+    for form in forms:
+        plain = re.sub(r"\[([^]]*)\]", r"\1", form).replace("port", "1").replace("/db", "/0")
+        if "…" not in plain:
+            assert read_address(plain.replace("=N", "=1"))
+
+
+def test_every_argument_of_a_store_is_told(tmp_path: Path) -> None:
+    """The arguments that docs/store.md lists are all there are, with their defaults."""
+    text = (ROOT / "docs/store.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+_?\w*`(?:, `\w+`)*) \| ([^|]+) \|", text, re.MULTILINE)
+    told = {name: default for names, default in rows for name in re.findall(r"\w+", names)}
+    for kind in (ValkeyStore, AsyncValkeyStore):
+        arguments = inspect.signature(kind).parameters
+        numbers = {
+            name: str(each.default)
+            for name, each in arguments.items()
+            if isinstance(each.default, int)
+        }
+        assert set(arguments) - {"url"} <= told.keys()
+        assert numbers.items() <= told.items()
