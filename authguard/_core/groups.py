@@ -8,8 +8,9 @@ back, and those not yet asked are only looked at, so that the wait that is told 
 all. At no moment is more admitted than a limit allows; for a moment, less may be.
 
 What can't be given back stays: a leaky bucket's place, and that of a limit with ``count_refused``,
-which counts the refused attempt. Where no group's answer comes, the places of the earlier ones are
-given back if there is time; else they stay, counted as failures.
+which counts the refused attempt (one in a group behind the one that refuses does not). Where a
+group gives no answer, the places of the earlier ones are given back if there is time; else they
+stay, counted as failures.
 """
 
 from __future__ import annotations
@@ -276,7 +277,7 @@ def _given_back(verdict: Verdict, limit: PolicyLimit, cost: int) -> Verdict:
     # Whether a value that is told apart was new, and took a place, is not known here.
     places = 0 if isinstance(limit.algorithm, Distinct) else cost * limit.cost
     remaining = min(verdict.limit, verdict.remaining + places)
-    return replace(verdict, remaining=remaining, lock_set=False, delay_ms=0)
+    return replace(verdict, remaining=remaining, lock_set=False, recovery=False, delay_ms=0)
 
 
 def _joined(bound: Bound, decisions: list[Decision]) -> Decision:

@@ -8,8 +8,11 @@ from valkey.exceptions import (
     AskError,
     AuthenticationError,
     BusyLoadingError,
+    ClusterCrossSlotError,
     ClusterDownError,
     InvalidResponse,
+    MasterDownError,
+    MovedError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -25,7 +28,23 @@ from authguard.errors import StoreUnavailable
 if TYPE_CHECKING:
     from valkey.exceptions import ValkeyError
 
-__all__ = ["SILENCE", "SOUND", "STALE", "reason", "without_echo"]
+__all__ = ["OWN_ERRORS", "SILENCE", "SOUND", "STALE", "reason", "without_echo"]
+
+
+class NoReplicasError(ResponseError):
+    """Too few replicas follow: the primary takes no writes (``min-replicas-to-write``)."""
+
+
+#: What a server says besides what the client library knows: of a cluster, and of replicas.
+OWN_ERRORS: Final = {
+    "ASK": AskError,
+    "CLUSTERDOWN": ClusterDownError,
+    "CROSSSLOT": ClusterCrossSlotError,
+    "MASTERDOWN": MasterDownError,
+    "MOVED": MovedError,
+    "NOREPLICAS": NoReplicasError,
+    "TRYAGAIN": TryAgainError,
+}
 
 #: A server that doesn't know a command echoes what follows: keys, and even AUTH's password.
 _ECHO: Final = ", with args beginning with"
@@ -43,6 +62,7 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (TryAgainError, "slot moving"),
     (AskError, "slot moving"),
     (ClusterDownError, "cluster down"),
+    (NoReplicasError, "no replicas"),
     (InvalidResponse, "malformed reply"),
     (ResponseError, "error reply"),
     (ValkeyConnectionError, "connection"),
@@ -61,6 +81,7 @@ STALE: Final = (
     *SILENCE,
     OSError,
     ReadOnlyError,
+    NoReplicasError,
     ClusterDownError,
     BusyLoadingError,
     StoreUnavailable,

@@ -68,7 +68,7 @@ class Send(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A wait; ``TimeoutError`` is raised at it if the deadline comes first."""
+    """A wait; ``TimeoutError`` is raised at it where too little of the deadline would be left."""
 
     seconds: float
 

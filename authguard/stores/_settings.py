@@ -8,32 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from valkey.exceptions import (
-    AskError,
-    ClusterCrossSlotError,
-    ClusterDownError,
-    MasterDownError,
-    MovedError,
-    TryAgainError,
-)
-
 from authguard.checks import shown
 from authguard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from authguard.stores._address import Address, Node
 
-__all__ = ["CLUSTER_ERRORS", "Settings", "monotonic_s", "read_settings"]
-
-#: What nodes of a cluster say besides.
-CLUSTER_ERRORS: Final = {
-    "ASK": AskError,
-    "CLUSTERDOWN": ClusterDownError,
-    "CROSSSLOT": ClusterCrossSlotError,
-    "MASTERDOWN": MasterDownError,
-    "MOVED": MovedError,
-    "TRYAGAIN": TryAgainError,
-}
+__all__ = ["Settings", "monotonic_s", "read_settings"]
 
 #: The longest of all times, in milliseconds, and the most connections: beyond it is a mistake.
 _MOST: Final = 60_000
@@ -76,6 +57,11 @@ class Settings:
     def patience_s(self) -> float:
         """How long a server must have been silent for its silence to count."""
         return _PATIENCE * self.deadline_s
+
+    @property
+    def reserve_s(self) -> float:
+        """What is left when one silent reply has been waited for: time to give a place back."""
+        return max(0.0, self.deadline_s - self.read_s)
 
     def of(self, node: Node) -> dict[str, Any]:
         """Give what a connection to a server is made from."""

@@ -18,9 +18,9 @@ from valkey.exceptions import ReadOnlyError, ValkeyError
 from authguard.errors import StoreUnavailable
 from authguard.stores._address import read_address
 from authguard.stores._breaker import Breaker
-from authguard.stores._failures import SILENCE, SOUND, reason, without_echo
+from authguard.stores._failures import OWN_ERRORS, SILENCE, SOUND, reason, without_echo
 from authguard.stores._routes import Pause, question, route_of
-from authguard.stores._settings import CLUSTER_ERRORS, monotonic_s, read_settings
+from authguard.stores._settings import monotonic_s, read_settings
 
 if TYPE_CHECKING:
     import socket
@@ -83,9 +83,9 @@ class _DeadlineSocket:
 
 
 class _Parser(DefaultParser):  # type: ignore[valid-type, misc]  # one of two, by what is installed
-    """Reads replies; knows what nodes of a cluster say."""
+    """Reads replies; knows what clusters and replicas say."""
 
-    EXCEPTION_CLASSES = DefaultParser.EXCEPTION_CLASSES | CLUSTER_ERRORS
+    EXCEPTION_CLASSES = DefaultParser.EXCEPTION_CLASSES | OWN_ERRORS
 
 
 class _Connection(Connection):
@@ -159,8 +159,14 @@ class _Pool(ConnectionPool):
         """Start afresh; the client library calls this in a forked child, too."""
         self._places = threading.BoundedSemaphore(self.max_connections)
         self._era = object()
-        self.breaker = Breaker(self._settings.pause_s, monotonic_s)
+        self._breaker = Breaker(self._settings.pause_s, monotonic_s)
         super().reset()
+
+    @property
+    def breaker(self) -> Breaker:
+        """The server's breaker; a forked child has its own, closed."""
+        self._checkpid()
+        return self._breaker
 
     @contextmanager
     def lend(self, verb: str, wait_s: float) -> Iterator[Connection]:
@@ -329,8 +335,9 @@ class ValkeyStore:
 
     def _do(self, it: Send | Pause) -> object:
         if isinstance(it, Pause):
-            time.sleep(self._deadline.left_s(it.seconds))
-            self._deadline.left_s(_NEVER)
+            if self._deadline.left_s(_NEVER) <= self._settings.reserve_s + it.seconds:
+                raise TimeoutError
+            time.sleep(it.seconds)
             return None
         return self._send(it)
 

@@ -21,9 +21,9 @@ from valkey.exceptions import ReadOnlyError, ValkeyError
 from authguard.errors import StoreUnavailable
 from authguard.stores._address import read_address
 from authguard.stores._breaker import Breaker
-from authguard.stores._failures import SILENCE, SOUND, reason, without_echo
+from authguard.stores._failures import OWN_ERRORS, SILENCE, SOUND, reason, without_echo
 from authguard.stores._routes import Pause, question, route_of
-from authguard.stores._settings import CLUSTER_ERRORS, monotonic_s, read_settings
+from authguard.stores._settings import monotonic_s, read_settings
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -44,9 +44,9 @@ _NEVER: Final = float("inf")
 
 
 class _Parser(DefaultParser):  # type: ignore[valid-type, misc]  # one of two, by what is installed
-    """Reads replies; knows what nodes of a cluster say."""
+    """Reads replies; knows what clusters and replicas say."""
 
-    EXCEPTION_CLASSES = DefaultParser.EXCEPTION_CLASSES | CLUSTER_ERRORS
+    EXCEPTION_CLASSES = DefaultParser.EXCEPTION_CLASSES | OWN_ERRORS
 
 
 class _Connection(Connection):
@@ -315,8 +315,9 @@ class AsyncValkeyStore:
 
     async def _do(self, it: Send | Pause) -> object:
         if isinstance(it, Pause):
-            await asyncio.sleep(self._left_s(it.seconds))
-            self._left_s()
+            if self._left_s() <= self._settings.reserve_s + it.seconds:
+                raise TimeoutError
+            await asyncio.sleep(it.seconds)
             return None
         return await self._send(it)
 

@@ -172,6 +172,7 @@ def test_the_permissions_of_sentinels_are_as_documented() -> None:
     decisions, _, looking, _, _, role, watching = documented()
     with sentinels(**WELL_KEPT) as pair:
         for server in pair.servers:
+            server.client.config_set("min-replicas-to-write", 1)
             allow(server.client, decisions, role, looking)
         for sentinel in pair.sentinels:
             allow(sentinel.client, watching)
@@ -197,14 +198,14 @@ def test_the_permissions_of_sentinels_are_as_documented() -> None:
                     client.connection_pool.disconnect()
 
 
-def test_a_primary_without_replica_is_a_warning_and_the_hint_is_told(
+def test_a_primary_that_could_count_alone_is_a_warning(
     terminal_on: Callable[..., Terminal],
 ) -> None:
-    """A95: what a lost primary takes is told, and what bounds it; of a lone server nothing is."""
+    """A95: what is lost with a primary is told, and how to bound it; of a lone server nothing."""
     assert "AG072" not in looked(terminal_on(**KEPT))[1]
     with sentinels(**WELL_KEPT) as pair, guarded(pair.url) as guard:
         (told,) = by_code(check(guard))["AG072"]
-        assert (told.level, "min-replicas-to-write 1" in told.seen) == ("ok", True)
+        assert (told.level, "min-replicas-to-write is 0" in told.seen) == ("warning", True)
         pair.primary.client.config_set("min-replicas-to-write", 1)
         (told,) = by_code(check(guard))["AG072"]
         assert (told.level, "min-replicas-to-write" in told.seen) == ("ok", False)

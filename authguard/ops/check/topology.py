@@ -78,6 +78,17 @@ def replicas(node: Node) -> Iterator[Finding]:
     least = "1"
     with suppress(CantTellError):
         least = node.config("min-replicas-to-write")
-    if least == "0":
+    if least != "0":
+        yield Finding("AG072", "ok", seen)
+    elif node.kind == "cluster":  # its planned failovers wait for the replica
         seen += "; min-replicas-to-write 1 bounds what one that is cut off goes on counting alone"
-    yield Finding("AG072", "ok", seen)
+        yield Finding("AG072", "ok", seen)
+    else:
+        yield Finding(
+            "AG072",
+            "warning",
+            "min-replicas-to-write is 0: in a failover the old primary goes on admitting for a"
+            " second or two until it is told, and all that it counts then is lost",
+            "on each server CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 1, then"
+            " CONFIG REWRITE; it then refuses while no replica is there",
+        )
