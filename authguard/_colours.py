@@ -8,6 +8,7 @@ them in one line. Signature and docstring are the steps' own.
 from __future__ import annotations
 
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from authguard._core.steps import adrive, drive
@@ -46,6 +47,9 @@ def awaited(
 
 
 def _public(method: Callable[P, T]) -> Callable[P, T]:
-    """Name it as it is called, for tracebacks and help."""
+    """Name it as it is called, for tracebacks and help, and say what it returns."""
     method.__qualname__ = method.__name__ = method.__name__.lstrip("_")
+    steps = signature(method)
+    returns = str(steps.return_annotation).removeprefix("Steps[").removesuffix("]")
+    method.__signature__ = steps.replace(return_annotation=returns)  # type: ignore[attr-defined]
     return method
