@@ -71,8 +71,14 @@ class Mark:
             )
         except StoreUnavailable:
             return
-        if self._seen not in {None, mark}:
+        seen, self._seen = self._seen, mark
+        if seen not in {None, mark}:
             _log.error("the store has lost data: counts, locks and blocks may have begun afresh")
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
             if self.lost is not None:
                 self.lost()
-        self._seen = mark
+        except Exception:  # noqa: BLE001 (the app's own; the attempt's answer stands)
+            _log.exception("what was to be told of lost data failed")

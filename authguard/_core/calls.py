@@ -42,6 +42,7 @@ __all__ = [
     "put",
     "read",
     "recover",
+    "refuse",
     "set_block",
     "settle",
     "strictest",
@@ -140,10 +141,23 @@ def peek(
     binding: Binding, *, cost: int, now_ms: int | None, load: Load | None = None
 ) -> ScriptCall[Decision]:
     """Ask what acquire would say; writes nothing."""
+    return _asking("peek", binding, cost, now_ms, load)
+
+
+def refuse(
+    binding: Binding, *, cost: int, now_ms: int | None, load: Load | None = None
+) -> ScriptCall[Decision]:
+    """Say that another group refuses the attempt: what counts refusals counts it."""
+    return _asking("refuse", binding, cost, now_ms, load)
+
+
+def _asking(
+    verb: str, binding: Binding, cost: int, now_ms: int | None, load: Load | None
+) -> ScriptCall[Decision]:
     shape = binding.shape
     plan = _under(load, shape.plan_with_blocks)
     return ScriptCall(
-        script("peek", shape.algorithms),
+        script(verb, shape.algorithms),
         binding.keys + binding.block_keys,
         (clock_argument(now_ms), cost, plan, binding.members),
         lambda reply: _read_decision(reply, shape, cost),

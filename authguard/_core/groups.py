@@ -7,10 +7,10 @@ a fixed order, the address's first. If a later one refuses, what the earlier one
 back, and those not yet asked are only looked at, so that the wait that is told is the longest of
 all. At no moment is more admitted than a limit allows; for a moment, less may be.
 
-What can't be given back stays: a leaky bucket's place, and that of a limit with ``count_refused``,
-which counts the refused attempt (one in a group behind the one that refuses does not). Where a
-group gives no answer, the places of the earlier ones are given back if there is time; else they
-stay, counted as failures.
+What can't be given back is asked last, and stays: a leaky bucket's place, and the lock of a
+conversion that was due. A value that a ``distinct`` tells apart stays too: the client tried it.
+Where a group gives no answer, the places of the earlier ones are given back if there is time; else
+they stay, counted as failures.
 """
 
 from __future__ import annotations
@@ -103,15 +103,20 @@ class Places:
             try:
                 decision = yield reservation.acquire(now_ms, load=self._load)
             except StoreUnavailable:
-                yield from self._give_back(decisions, now_ms)
+                yield from self._give_back(decisions, now_ms, counting=False)
                 raise
             decisions.append(decision)
             if not decision.allowed:
                 break
             self._hold(reservation, decision)
         if not decisions[-1].allowed:
-            decisions[:-1] = yield from self._give_back(decisions[:-1], now_ms)
-            decisions += yield from self._look(self.bound.bindings[len(decisions) :], now_ms)
+            counting = not decisions[-1].shed  # what the load alone refuses counts nowhere
+            decisions[:-1] = yield from self._give_back(decisions[:-1], now_ms, counting=counting)
+            for binding in self.bound.bindings[len(decisions) :]:
+                decision = yield from self._tell(binding, now_ms, counting=counting)
+                if decision is None:
+                    break
+                decisions.append(decision)
         return _joined(self.bound, decisions)
 
     def leave(
@@ -147,45 +152,50 @@ class Places:
             reservation.binding = reservation.binding.without(exempt)
         self._held.append((reservation, decision.now_ms))
 
-    def _give_back(self, decisions: list[Decision], now_ms: int | None) -> Steps[list[Decision]]:
-        """Take back what earlier groups charged; tell what they would have said without that."""
+    def _give_back(
+        self, decisions: list[Decision], now_ms: int | None, *, counting: bool
+    ) -> Steps[list[Decision]]:
+        """Take back what earlier groups charged; tell what they say without that."""
         told: list[Decision] = []
         for (reservation, at_ms), decision in zip(self._held, decisions, strict=True):
-            limits = {limit.name: limit for limit in reservation.binding.shape.limits}
-            stays = frozenset(name for name, limit in limits.items() if _counts_refused(limit))
+            binding = reservation.binding
+            limits = {limit.name: limit for limit in binding.shape.limits}
+            stays = frozenset(name for name, limit in limits.items() if _stays(limit))
             if stays:
-                reservation.binding = reservation.binding.without(stays)
+                reservation.binding = binding.without(stays)
             try:
                 yield reservation.leave(
                     "released", reserved_at_ms=at_ms, now_ms=now_ms, load=self._load
                 )
             except StoreUnavailable:
                 self.stuck += 1
-            told.append(
-                replace(
-                    decision,
-                    verdicts=tuple(
-                        verdict
-                        if verdict.name not in limits or verdict.name in stays
-                        else _given_back(verdict, limits[verdict.name], self.cost)
-                        for verdict in decision.verdicts
-                    ),
-                )
+            counted = None
+            if counting and _counts_refused(binding):
+                counted = yield from self._tell(binding, now_ms, counting=True)
+            given_back = tuple(
+                _given_back(verdict, limits[verdict.name], self.cost)
+                if verdict.name in limits and verdict.name not in stays
+                else verdict
+                for verdict in decision.verdicts
             )
+            told.append(counted or replace(decision, verdicts=given_back))
         self._held.clear()
         return told
 
-    def _look(self, bindings: tuple[Binding, ...], now_ms: int | None) -> Steps[list[Decision]]:
-        """Ask the groups after one that refuses; the refusal stands whether they answer or not."""
-        looked: list[Decision] = []
-        for binding in bindings:
-            try:
-                looked.append(
-                    (yield calls.peek(binding, cost=self.cost, now_ms=now_ms, load=self._load))
-                )
-            except StoreUnavailable:
-                break
-        return looked
+    def _tell(
+        self, binding: Binding, now_ms: int | None, *, counting: bool
+    ) -> Steps[Decision | None]:
+        """
+        Ask a group what it says to a refused attempt, which its ``count_refused`` limits count.
+
+        None: it gave no answer; the refusal stands all the same.
+        """
+        ask = calls.refuse if counting and _counts_refused(binding) else calls.peek
+        try:
+            decision: Decision = yield ask(binding, cost=self.cost, now_ms=now_ms, load=self._load)
+        except StoreUnavailable:
+            return None
+        return decision
 
 
 def peek(bound: Bound, *, cost: int, now_ms: int | None) -> Steps[Decision]:
@@ -268,15 +278,24 @@ def _load_of(bound: Bound, now_ms: int | None) -> Steps[Load | None]:
     return (yield from load(bound.load_keys, now_ms=now_ms, spread=True))
 
 
-def _counts_refused(limit: PolicyLimit) -> bool:
-    return isinstance(limit.algorithm, SlidingLog) and limit.algorithm.count_refused
+def _counts_refused(binding: Binding) -> bool:
+    logs = (limit.algorithm for limit in binding.shape.limits)
+    return any(isinstance(log, SlidingLog) and log.count_refused for log in logs)
+
+
+def _stays(limit: PolicyLimit) -> bool:
+    """
+    Tell whether a charge stays though another group refuses.
+
+    A ``distinct`` remembers the last two attempts on a value, so two that are given back at once
+    could take out one that a failure put there. What is kept is one value of the client's own.
+    """
+    return isinstance(limit.algorithm, Distinct)
 
 
 def _given_back(verdict: Verdict, limit: PolicyLimit, cost: int) -> Verdict:
     """Say what a limit that had admitted says once its places are given back."""
-    # Whether a value that is told apart was new, and took a place, is not known here.
-    places = 0 if isinstance(limit.algorithm, Distinct) else cost * limit.cost
-    remaining = min(verdict.limit, verdict.remaining + places)
+    remaining = min(verdict.limit, verdict.remaining + cost * limit.cost)
     return replace(verdict, remaining=remaining, lock_set=False, recovery=False, delay_ms=0)
 
 

@@ -17,7 +17,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from authguard.limits import Block, SlidingLog, heeds_pardon
+from authguard.limits import Block, Conversion, LeakyBucket, SlidingLog, heeds_pardon
 from authguard.policy import ADDRESS_PARTS, PARTS, PolicyLimit
 
 if TYPE_CHECKING:
@@ -127,6 +127,9 @@ class Shape:
     plan_with_blocks: bytes
     names: tuple[_Name, ...]
     _groups: list[Shape] = field(default_factory=list, init=False, compare=False, repr=False)
+    _without: dict[frozenset[str], Shape] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @classmethod
     def of(
@@ -252,8 +255,11 @@ class Shape:
         return self._kept(kept, self.blocks)
 
     def without(self, names: frozenset[str]) -> Shape:
-        """Leave out the limits of these names, and the blocks."""
-        return self._kept(tuple(it for it in self.limits if it.name not in names), ())
+        """Leave out the limits of these names, and the blocks; made once for all attempts."""
+        if names not in self._without:
+            kept = tuple(limit for limit in self.limits if limit.name not in names)
+            self._without[names] = self._kept(kept, ())
+        return self._without[names]
 
     def _kept(self, limits: tuple[PolicyLimit, ...], blocks: tuple[PolicyLimit, ...]) -> Shape:
         return self._made(
@@ -286,9 +292,22 @@ class Shape:
                     overrides=self.overrides and group == "account",
                     loads=0,
                 )
-                for group in sorted(every, key=_rank)
+                for group in sorted(every, key=self._rank)
             ]
         return tuple(self._groups)
+
+    def _rank(self, group: str) -> tuple[bool, bool, int]:
+        """
+        Order groups: the address's first, so that a blocked client charges nothing else.
+
+        What can't be taken back comes last: a leaky bucket's place, the lock of a conversion.
+        """
+        part = group.partition("/")[0]
+        lasting = any(
+            isinstance(limit.algorithm, LeakyBucket | Conversion) and _group(limit) == group
+            for limit in self.limits
+        )
+        return part not in ADDRESS_PARTS, lasting, PARTS.index(part)
 
     def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:
         """Give every limit its keys: those under the first secret, then under the next."""
@@ -409,12 +428,6 @@ def _group(limit: PolicyLimit) -> str:
     """
     first = limit.subjects[0]
     return {"device": "account", "client": "network"}.get(first, first)
-
-
-def _rank(group: str) -> tuple[bool, int, str]:
-    """Order groups: by address first, so that a blocked client charges nothing else."""
-    part = group.partition("/")[0]
-    return part not in ADDRESS_PARTS, PARTS.index(part), group
 
 
 def _prefix(action: str, limit: PolicyLimit) -> bytes:

@@ -19,8 +19,8 @@ __all__ = ["Settings", "monotonic_s", "read_settings"]
 #: The longest of all times, in milliseconds, and the most connections: beyond it is a mistake.
 _MOST: Final = 60_000
 
-#: The share of the deadline after which silence is the server's: before, it had no chance.
-_PATIENCE: Final = 0.4
+#: The share of a wait after which silence is the server's: before, it had no chance.
+_PATIENCE: Final = 0.8
 
 
 def monotonic_s() -> float:
@@ -56,7 +56,7 @@ class Settings:
     @property
     def patience_s(self) -> float:
         """How long a server must have been silent for its silence to count."""
-        return _PATIENCE * self.deadline_s
+        return _PATIENCE * min(self.connect_s, self.read_s, self.deadline_s)
 
     @property
     def reserve_s(self) -> float:

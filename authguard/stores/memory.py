@@ -286,14 +286,14 @@ class MemoryStore:
         by_load = all(each.shed(cost) for each in refusing)
         for each in asked:
             if refused and not each.exempt:
-                self._refuse(each, cost, by_load=by_load)
+                self._count_refused(each, cost, by_load=by_load)
             elif not each.exempt:
                 each.limit.charge(cost * each.weight, attempt_id)
         refusals = [refused and each.refuses(cost) for each in asked]
         return self._decision(now_ms, asked, refusals, cost)
 
     @staticmethod
-    def _refuse(asked: _Asked, cost: int, *, by_load: bool) -> None:
+    def _count_refused(asked: _Asked, cost: int, *, by_load: bool) -> None:
         if isinstance(asked.limit, SlidingLog):
             asked.limit.refused(cost * asked.weight, by_load=by_load)
         else:
@@ -301,6 +301,12 @@ class MemoryStore:
 
     def _peek(self, now_ms: int, asked: list[_Asked], cost: int) -> list[int]:
         return self._decision(now_ms, asked, [each.refuses(cost) for each in asked], cost)
+
+    def _refuse(self, now_ms: int, asked: list[_Asked], cost: int) -> list[int]:
+        for each in asked:
+            if not each.exempt:
+                self._count_refused(each, cost, by_load=False)
+        return self._peek(now_ms, asked, cost)
 
     def _settle(
         self, _: int, asked: list[_Asked], reserved_at_ms: int, attempt_id: bytes, cost: int

@@ -43,6 +43,7 @@ class _Deadline(threading.local):
     """When the running decision of this thread must be over; between decisions, never."""
 
     ends_s: float = _NEVER
+    lent_s: float = _NEVER  # since when a server has been asked; never while waiting for a place
 
     def left_s(self, at_most_s: float) -> float:
         left = min(at_most_s, self.ends_s - monotonic_s())
@@ -147,6 +148,7 @@ class _Pool(ConnectionPool):
 
     def __init__(self, settings: Settings, deadline: _Deadline, node: Node) -> None:
         self._settings = settings
+        self._deadline = deadline
         super().__init__(
             connection_class=_Connection if node.port else _UnixConnection,
             max_connections=settings.connections,
@@ -175,6 +177,7 @@ class _Pool(ConnectionPool):
         places = self._places
         if not places.acquire(timeout=wait_s):
             raise _NoneFreeError
+        self._deadline.lent_s = monotonic_s()
         try:
             era = self._era
             connection = self.get_connection(verb)
@@ -346,13 +349,14 @@ class ValkeyStore:
         pool = self._pool_of(it.node)
         breaker = pool.breaker
         breaker.enter()
-        begun_s = monotonic_s()
+        self._deadline.lent_s = _NEVER
         try:
             reply = self._exchange(pool, it)
         except _NoneFreeError:
             raise
         except SILENCE:
-            if monotonic_s() - begun_s >= self._settings.patience_s:  # else it had no chance
+            waited_s = monotonic_s() - self._deadline.lent_s
+            if waited_s >= self._settings.patience_s:  # else it had no chance
                 breaker.silent()
             raise
         except Exception as error:

@@ -325,8 +325,10 @@ class AsyncValkeyStore:
         """Send one command and read its reply; tell the breaker what came of it."""
         pool = await self._pool_of(it.node)
         pool.breaker.enter()
-        begun_s = monotonic_s()
+        begun_s = _NEVER  # while it waits for a place the server has not been asked
         try:
+            await pool.wait(self._left_s())
+            begun_s = monotonic_s()
             reply = await self._exchange(pool, it)
         except (_NoneFreeError, _LateError):
             raise
@@ -344,7 +346,6 @@ class AsyncValkeyStore:
 
     async def _exchange(self, pool: _Pool, it: Send) -> object:
         refused: Exception
-        await pool.wait(self._left_s())
         with pool.lend() as connection:
             async with _Limit(self._left_s(self._settings.connect_s)):
                 await connection.make_ready()

@@ -7,13 +7,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 import valkey
 
 from authguard import Denied
+from authguard._mark import EVERY_S
 from authguard.identity import read_phone
 from authguard.one_time import Holder
+from authguard.stores.valkey import ValkeyStore
 from tests.conftest import SECRET
 
 if TYPE_CHECKING:
@@ -142,10 +145,24 @@ def operate(guard: Guard) -> None:
     guard.lift_override("login", "account", account="vera")
 
 
+def guess_on_a_cluster(guard: Guard) -> None:
+    """Do the same group by group, as where keys are spread over nodes."""
+    with patch.object(ValkeyStore, "spread", new=True):
+        guess(guard)
+
+
+def look_for_lost_data(guard: Guard) -> None:
+    """Leave the mark that only a loss of data takes away."""
+    guard._mark._due_s -= EVERY_S
+    guard.attempt("login", **WHO)
+
+
 #: What a guard does, and the verbs that it takes.
 SCENES: dict[str, tuple[Callable[[Guard], None], set[str]]] = {
     "guesses": (guess, {"acquire"}),
     "a look": (look, {"acquire", "peek"}),
+    "guesses on a cluster": (guess_on_a_cluster, {"acquire", "settle", "refuse", "peek", "load"}),
+    "a look for lost data": (look_for_lost_data, {"acquire", "mark"}),
     "a sign-in": (succeed, {"acquire", "settle"}),
     "a message": (send, {"acquire", "settle"}),
     "a code": (use_a_code, {"put", "read", "take"}),

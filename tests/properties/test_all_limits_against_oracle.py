@@ -317,6 +317,15 @@ class Together(RuleBasedStateMachine):
         call = calls.peek(binding, cost=cost, now_ms=self.now_ms)
         self.unwritten(replace(call, read=lambda reply: reply))
 
+    @rule(
+        account=st.sampled_from(ACCOUNTS), client=st.sampled_from(CLIENTS), cost=st.integers(1, 6)
+    )
+    def refuse(self, account: str, client: str, cost: int) -> None:
+        """An attempt that another group of keys refuses: what counts refusals counts it."""
+        binding = self.bind(account, client)
+        call = calls.refuse(binding, cost=cost, now_ms=self.now_ms)
+        self.both(replace(call, read=lambda reply: reply))
+
     @rule(account=st.sampled_from(ACCOUNTS), client=st.sampled_from(CLIENTS))
     def inspect(self, account: str, client: str) -> None:
         """Inspect: every limit and block is told of, and nothing is written."""

@@ -38,6 +38,10 @@ class CantTellError(Exception):
         super().__init__(problem)
 
 
+#: Longest number that a server can mean; Python refuses to read very long ones.
+_MOST_DIGITS: Final = 20
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """
@@ -188,6 +192,6 @@ def _field(fields: Mapping[str, str], name: str, command: str) -> str:
 
 def _number(fields: Mapping[str, str], name: str, command: str) -> int:
     text = _field(fields, name, command)
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         return _number({}, name, command)
     return int(text)
