@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from authguard._core.steps import Steps
     from authguard._guard_base import Part
-    from authguard._subjects import NoAccount
+    from authguard._subjects import Known, NoAccount
     from authguard.identity import AccountKey, Email, Phone
     from authguard.identity.destinations import StandIn
 
@@ -116,13 +116,15 @@ class GuardSteps(OperatorSteps):
                 limit could admit.
         """
         claims = Claims(account, client, destination, device, challenge, purpose, priority, tier)
+        policy = self.policy(action)
+        known = self._subjects.known(policy, claims)
         try:
-            return (yield from self._reserve(action, claims, cost=cost, now_ms=now_ms))
+            return (yield from self._reserve(action, claims, known, cost=cost, now_ms=now_ms))
         except Denied as error:
-            if device is None or not self.policy(action).wears_out(error.decision.refused_by):
+            if device is None or not policy.wears_out(error.decision.refused_by):
                 raise
-        claims = replace(claims, device=None)
-        return (yield from self._reserve(action, claims, cost=cost, now_ms=now_ms))
+        claims, known = replace(claims, device=None), known.without_device()
+        return (yield from self._reserve(action, claims, known, cost=cost, now_ms=now_ms))
 
     def _message(
         self,
@@ -152,11 +154,11 @@ class GuardSteps(OperatorSteps):
             StoreUnavailable: If the store gave no clear verdict in time; nothing must be sent.
         """
         claims = Claims(NO_ACCOUNT, destination=destination, device=device)
-        return (
-            yield from self._reserve(
-                action, claims, part="message", attempt_id=message_id, cost=1, now_ms=now_ms
-            )
+        known = self._subjects.known(self.policy(action), claims, partial=True)
+        reserving = self._reserve(
+            action, claims, known, part="message", attempt_id=message_id, cost=1, now_ms=now_ms
         )
+        return (yield from reserving)
 
     def _message_over(
         self, action: str, *, destination: Email | Phone, message_id: bytes, entered: bool
@@ -225,6 +227,7 @@ class GuardSteps(OperatorSteps):
         self,
         action: str,
         claims: Claims,
+        known: Known,
         *,
         part: Part = "all",
         attempt_id: bytes | None = None,
@@ -232,7 +235,6 @@ class GuardSteps(OperatorSteps):
         now_ms: int | None,
     ) -> Steps[Reserved]:
         """Reserve what :meth:`attempt` or :meth:`message` says."""
-        known = self._subjects.known(self.policy(action), claims, partial=part == "message")
         if known.denylisted:
             raise Denylisted(action)
         shape = self._applying(action, claims, known, part=part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from authguard.checks import check_function, is_unicode, shown
@@ -89,6 +89,13 @@ class Known:
     def subjects(self) -> frozenset[str]:
         """What can be counted by."""
         return frozenset(self.pseudonyms[0])
+
+    def without_device(self) -> Known:
+        """Forget the device: it is worn out."""
+        pseudonyms = tuple(
+            {part: each for part, each in of.items() if part != "device"} for of in self.pseudonyms
+        )
+        return replace(self, pseudonyms=pseudonyms)
 
     @property
     def client_tag(self) -> bytes | None:

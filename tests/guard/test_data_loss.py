@@ -86,6 +86,18 @@ def test_a_store_that_gives_no_answer_has_lost_nothing(
     assert caplog.messages == [LOST]
 
 
+def test_a_failing_listener_changes_no_answer(
+    guard_factory: Callable[..., Guard], client: valkey.Valkey, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the app's function does, the attempt is answered, and the loss is told once."""
+    guard = guard_factory()
+    guard.when_data_is_lost(lambda: 1 // 0)
+    attempts(guard, 1)
+    client.flushall()
+    attempts(guard, 2)
+    assert caplog.messages == [LOST, "what was to be told of lost data failed"]
+
+
 def test_an_app_is_told_by_a_signal(own_valkey: EmbeddedValkey, own_client: valkey.Valkey) -> None:
     """A91: in Flask the signal data_lost is sent, once."""
     app = Flask(__name__)
