@@ -248,18 +248,23 @@ class GuardSteps(OperatorSteps):
         try:
             decision = yield from places.acquire(self._engine.now_ms(now_ms))
         except StoreUnavailable:
+            self._tell_stuck(action, places)
             if self.policies[action].outage != "allow":
                 raise
             _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
             decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
         else:
             yield from self._mark.look()
-        if places.stuck:
-            _log.warning("%s: refused, and a place it had taken stays counted", action)
         if not decision.allowed:
+            self._tell_stuck(action, places)
             check_reachable(cost, decision, shape)
             raise refusal(decision)
         return Reserved(places, decision, now_ms, known.account, claims.device)
+
+    @staticmethod
+    def _tell_stuck(action: str, places: Places) -> None:
+        if places.stuck:
+            _log.warning("%s: not admitted, and a place it had taken stays counted", action)
 
     @staticmethod
     def _limited(limit: object, name: object) -> Policy:

@@ -122,7 +122,7 @@ class Attempt(AttemptSteps):
         Save where ``HashingUnavailable`` ends the block: the machine was too busy to look at the
         password, and that must lock nobody out, so the attempt is released.
         """
-        if isinstance(error, HashingUnavailable):
+        if _is_hashing_unavailable(error):
             self.release()
 
 
@@ -142,8 +142,15 @@ class AsyncAttempt(AttemptSteps):
         trace: TracebackType | None,
     ) -> None:
         """Leave what has not succeeded a counted failure, as :class:`Attempt` does."""
-        if isinstance(error, HashingUnavailable):
+        if _is_hashing_unavailable(error):
             await self.release()
+
+
+def _is_hashing_unavailable(error: BaseException | None) -> bool:
+    """Tell whether it is nothing else, in a group of errors either, as a TaskGroup raises one."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(HashingUnavailable)[1] is None
+    return isinstance(error, HashingUnavailable)
 
 
 class Reserving(Coroutine[Any, Any, AsyncAttempt]):
@@ -159,6 +166,7 @@ class Reserving(Coroutine[Any, Any, AsyncAttempt]):
     """
 
     def __init__(self, reserve: Coroutine[Any, Any, AsyncAttempt]) -> None:
+        self.__name__ = self.__qualname__ = getattr(reserve, "__name__", "attempt")  # for asyncio
         self._reserve = reserve
         self._attempt: AsyncAttempt | None = None
 

@@ -2,11 +2,12 @@
 --
 -- own     {limit, window (ms), forgives (1 = a success takes its value out)}
 -- keys    one; and six bytes of ARGV's members, which stand for the attempt's value
--- value   one string of entries, the least recent first, 21 bytes each, big-endian:
+-- value   one string of entries, the least recent first, 22 bytes each, big-endian:
 --           5  time of the value's latest attempt (times.lua)
 --           5  time of the one before it, zero if there is none that counts
 --           6  the member: what stands for the value
 --           5  id of the latest attempt, zero if that one is given back
+--           1  how many attempts on it stand, 255 = so many or more
 -- life    until the newest entry leaves the window
 -- cost    O(entries) each; at most `limit` entries are kept
 --
@@ -14,8 +15,8 @@
 -- admitted. What an attempt costs makes no difference. Times later than now can only come from a
 -- clock that stepped back, and are drawn in to now: they refuse for at most one window more.
 
-local ENTRY = 21
-local PREVIOUS_AT, MEMBER_AT, ID_AT = 6, 11, 17
+local ENTRY, MOST = 22, 255
+local PREVIOUS_AT, MEMBER_AT, ID_AT, COUNT_AT = 6, 11, 17, 22
 local NOBODY = string.rep("\0", 5)
 
 local distinct = { tells_apart = true }
@@ -39,7 +40,8 @@ function distinct.open(at, own, now, base, member)
     if now - latest < self.window then
       local entry = { latest = latest, previous = previous }
       entry.member = string.sub(log, from + MEMBER_AT - 1, from + ID_AT - 2)
-      entry.id = string.sub(log, from + ID_AT - 1, from + ENTRY - 1)
+      entry.id = string.sub(log, from + ID_AT - 1, from + COUNT_AT - 2)
+      entry.stand = string.byte(log, from + COUNT_AT - 1)
       self.entries[#self.entries + 1] = entry
       if entry.member == member then
         self.known = #self.entries
@@ -57,7 +59,7 @@ local function save(self)
   local parts = {}
   for i, it in ipairs(self.entries) do
     local previous = counts(self, it.previous) and times.stamp(it.previous) or times.NONE
-    parts[i] = times.stamp(it.latest) .. previous .. it.member .. it.id
+    parts[i] = times.stamp(it.latest) .. previous .. it.member .. it.id .. string.char(it.stand)
   end
   if #parts == 0 then
     redis.call("DEL", self.key)
@@ -84,6 +86,7 @@ function distinct.charge(self, _, id)
   local before = self.known and table.remove(self.entries, self.known)
   insert(self, {
     latest = self.now, previous = before and before.latest, member = self.member, id = id,
+    stand = math.min(MOST, before and before.stand + 1 or 1),
   })
   save(self)
 end
@@ -109,27 +112,32 @@ function distinct.verdict(self, refuses)
 end
 
 -- The value's latest attempt takes itself back: out altogether where a success forgives, else the
--- value counts from the attempt before it. One that a later attempt has followed is forgotten as
--- that one's predecessor. Done a second time it changes nothing.
+-- value counts from the attempt before it (from its own time, if that one is not known any more)
+-- while any stands. One that a later attempt has followed can't be told from others: it is one less
+-- that stands. Done once for each attempt.
 -- -> entries freed, locks lifted
 function distinct.settle(self, set_at, id)
   local entry, made = self.entries[self.known], math.min(set_at, self.now)
-  if entry == nil then
+  if entry == nil or not counts(self, made) or made > entry.latest then
     return 0, 0
   end
-  if entry.latest == made and entry.id == id then
-    table.remove(self.entries, self.known)
-    local back = not self.forgives and counts(self, entry.previous)
-    if back then
-      insert(self, { latest = entry.previous, member = entry.member, id = NOBODY })
-    end
+  local stand = entry.stand == MOST and MOST or entry.stand - 1
+  local last = entry.latest == made and entry.id == id
+  table.remove(self.entries, self.known)
+  if stand == 0 or (last and self.forgives) then
     save(self)
-    return back and 0 or 1, 0
+    return 1, 0
   end
-  if entry.previous == made then
-    entry.previous = nil
-    save(self)
+  local it = { latest = entry.latest, previous = entry.previous, member = entry.member }
+  it.id, it.stand = entry.id, stand
+  if last then
+    it.latest = counts(self, entry.previous) and entry.previous or entry.latest
+    it.previous, it.id = nil, NOBODY
+  elseif entry.previous == made then
+    it.previous = nil
   end
+  insert(self, it)
+  save(self)
   return 0, 0
 end
 

@@ -8,9 +8,8 @@ back, and those not yet asked are only looked at, so that the wait that is told 
 all. At no moment is more admitted than a limit allows; for a moment, less may be.
 
 What can't be given back is asked last, and stays: a leaky bucket's place, and the lock of a
-conversion that was due. A value that a ``distinct`` tells apart stays too: the client tried it.
-Where a group gives no answer, the places of the earlier ones are given back if there is time; else
-they stay, counted as failures.
+conversion that was due. Where a group gives no answer, the places of the earlier ones are given
+back if there is time; else they stay, counted as failures.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from authguard._core.attempt import Reservation
 from authguard._core.keys import load_key
 from authguard.decision import Cleared, Decision
 from authguard.errors import StoreUnavailable
-from authguard.limits import Distinct, SlidingLog
+from authguard.limits import Conversion, Distinct, SlidingLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -103,20 +102,13 @@ class Places:
             try:
                 decision = yield reservation.acquire(now_ms, load=self._load)
             except StoreUnavailable:
-                yield from self._give_back(decisions, now_ms, counting=False)
+                yield from self._give_back(now_ms)
                 raise
             decisions.append(decision)
             if not decision.allowed:
-                break
+                yield from self._give_back(now_ms)
+                return (yield from self._refused(decisions, now_ms))
             self._hold(reservation, decision)
-        if not decisions[-1].allowed:
-            counting = not decisions[-1].shed  # what the load alone refuses counts nowhere
-            decisions[:-1] = yield from self._give_back(decisions[:-1], now_ms, counting=counting)
-            for binding in self.bound.bindings[len(decisions) :]:
-                decision = yield from self._tell(binding, now_ms, counting=counting)
-                if decision is None:
-                    break
-                decisions.append(decision)
         return _joined(self.bound, decisions)
 
     def leave(
@@ -150,52 +142,47 @@ class Places:
         exempt = frozenset(verdict.name for verdict in decision.verdicts if verdict.exempt)
         if exempt:
             reservation.binding = reservation.binding.without(exempt)
-        self._held.append((reservation, decision.now_ms))
+        if reservation.binding.shape.limits:  # else it was asked for blocks alone
+            self._held.append((reservation, decision.now_ms))
 
-    def _give_back(
-        self, decisions: list[Decision], now_ms: int | None, *, counting: bool
-    ) -> Steps[list[Decision]]:
-        """Take back what earlier groups charged; tell what they say without that."""
-        told: list[Decision] = []
-        for (reservation, at_ms), decision in zip(self._held, decisions, strict=True):
-            binding = reservation.binding
-            limits = {limit.name: limit for limit in binding.shape.limits}
-            stays = frozenset(name for name, limit in limits.items() if _stays(limit))
-            if stays:
-                reservation.binding = binding.without(stays)
+    def _give_back(self, now_ms: int | None) -> Steps[None]:
+        """Take back what the groups so far have charged."""
+        for reservation, at_ms in self._held:
+            call = reservation.leave(
+                "released", reserved_at_ms=at_ms, now_ms=now_ms, load=self._load
+            )
             try:
-                yield reservation.leave(
-                    "released", reserved_at_ms=at_ms, now_ms=now_ms, load=self._load
-                )
+                yield call
             except StoreUnavailable:
                 self.stuck += 1
-            counted = None
-            if counting and _counts_refused(binding):
-                counted = yield from self._tell(binding, now_ms, counting=True)
-            given_back = tuple(
-                _given_back(verdict, limits[verdict.name], self.cost)
-                if verdict.name in limits and verdict.name not in stays
-                else verdict
-                for verdict in decision.verdicts
-            )
-            told.append(counted or replace(decision, verdicts=given_back))
         self._held.clear()
-        return told
 
-    def _tell(
-        self, binding: Binding, now_ms: int | None, *, counting: bool
-    ) -> Steps[Decision | None]:
+    def _refused(self, decisions: list[Decision], now_ms: int | None) -> Steps[Decision]:
         """
-        Ask a group what it says to a refused attempt, which its ``count_refused`` limits count.
+        Make the decision of an attempt that the last one refuses.
 
-        None: it gave no answer; the refusal stands all the same.
+        Groups that have not been asked are looked at, and those with ``count_refused`` count it,
+        on either side. The refusal stands whether they answer or not.
         """
-        ask = calls.refuse if counting and _counts_refused(binding) else calls.peek
-        try:
-            decision: Decision = yield ask(binding, cost=self.cost, now_ms=now_ms, load=self._load)
-        except StoreUnavailable:
-            return None
-        return decision
+        *earlier, refusing = decisions
+        counting = not refusing.shed  # what the load alone refuses counts nowhere
+        told: list[Decision] = []
+        for at, binding in enumerate(self.bound.bindings):
+            counts = counting and _counts_refused(binding)
+            if at < len(earlier) and not counts:
+                told.append(_given_back(earlier[at], binding, self.cost))
+            elif at == len(earlier):
+                told.append(refusing)
+            else:
+                ask = calls.refuse if counts else calls.peek
+                call = ask(binding, cost=self.cost, now_ms=now_ms, load=self._load)
+                try:
+                    told.append((yield call))
+                except StoreUnavailable:
+                    if at > len(earlier):
+                        break
+                    told.append(_given_back(earlier[at], binding, self.cost))
+        return _joined(self.bound, told)
 
 
 def peek(bound: Bound, *, cost: int, now_ms: int | None) -> Steps[Decision]:
@@ -283,20 +270,26 @@ def _counts_refused(binding: Binding) -> bool:
     return any(isinstance(log, SlidingLog) and log.count_refused for log in logs)
 
 
-def _stays(limit: PolicyLimit) -> bool:
-    """
-    Tell whether a charge stays though another group refuses.
+def _given_back(decision: Decision, binding: Binding, cost: int) -> Decision:
+    """Tell what a group that had admitted says once its places are given back."""
+    own = len(binding.shape.limits)
+    verdicts = [
+        replace(
+            verdict,
+            remaining=min(verdict.limit, verdict.remaining + _places(limit, cost)),
+            # The lock of a conversion was due, and stays.
+            lock_set=verdict.lock_set and isinstance(limit.algorithm, Conversion),
+            recovery=False,
+            delay_ms=0,
+        )
+        for limit, verdict in zip(binding.shape.limits, decision.verdicts[:own], strict=True)
+    ]
+    return replace(decision, verdicts=(*verdicts, *decision.verdicts[own:]))
 
-    A ``distinct`` remembers the last two attempts on a value, so two that are given back at once
-    could take out one that a failure put there. What is kept is one value of the client's own.
-    """
-    return isinstance(limit.algorithm, Distinct)
 
-
-def _given_back(verdict: Verdict, limit: PolicyLimit, cost: int) -> Verdict:
-    """Say what a limit that had admitted says once its places are given back."""
-    remaining = min(verdict.limit, verdict.remaining + cost * limit.cost)
-    return replace(verdict, remaining=remaining, lock_set=False, recovery=False, delay_ms=0)
+def _places(limit: PolicyLimit, cost: int) -> int:
+    """Give what an attempt took; whether a value that is told apart was new is not known here."""
+    return 0 if isinstance(limit.algorithm, Distinct) else cost * limit.cost
 
 
 def _joined(bound: Bound, decisions: list[Decision]) -> Decision:

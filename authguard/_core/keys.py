@@ -296,17 +296,15 @@ class Shape:
             ]
         return tuple(self._groups)
 
-    def _rank(self, group: str) -> tuple[bool, bool, int]:
+    def _rank(self, group: str) -> tuple[bool, int, int]:
         """
         Order groups: the address's first, so that a blocked client charges nothing else.
 
         What can't be taken back comes last: a leaky bucket's place, the lock of a conversion.
         """
         part = group.partition("/")[0]
-        lasting = any(
-            isinstance(limit.algorithm, LeakyBucket | Conversion) and _group(limit) == group
-            for limit in self.limits
-        )
+        kinds = [type(limit.algorithm) for limit in self.limits if _group(limit) == group]
+        lasting = 2 * (Conversion in kinds) or LeakyBucket in kinds
         return part not in ADDRESS_PARTS, lasting, PARTS.index(part)
 
     def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from authguard.accounts import Member
-    from authguard.guard import Attempt, Guard
+    from authguard.decision import Decision
+    from authguard.guard import Guard
     from authguard.identity import Email
     from authguard.notify import Channel, Kind, Notifier
 
@@ -294,13 +295,14 @@ class Outbound:
                 action, destination=destination, device=device, message_id=message_id
             )
         except Denied as error:
+            self._tell_of_stops(error.decision)
             self._withheld(action, to, error.decision.refused_by)
             return None
         except StoreUnavailable as error:
             _log.error("%s: not sent, since the store gave no verdict: %s", action, error.reason)
             return None
         begins_s = self._outgoing.now_s() + attempt.decision.delay_ms / 1000
-        self._tell_of_stops(attempt)
+        self._tell_of_stops(attempt.decision)
         if kind != "code":  # nothing in it can be entered: it counts for nothing
             self._over(destination, message_id, False)
         return begins_s
@@ -360,15 +362,15 @@ class Outbound:
         _log.error("%s: a message could not be sent: %s", action, reason)
         signals.send(signals.send_failed, self._app, action=action, reason=reason)
 
-    def _tell_of_stops(self, attempt: Attempt) -> None:
-        for verdict in attempt.decision.verdicts:
+    def _tell_of_stops(self, decision: Decision) -> None:
+        for verdict in decision.verdicts:
             if verdict.lock_set:
-                ends_at_ms = attempt.decision.now_ms + verdict.reset_after_ms
-                _log.warning("%s: sends are stopped by %s", attempt.action, verdict.name)
+                ends_at_ms = decision.now_ms + verdict.reset_after_ms
+                _log.warning("%s: sends are stopped by %s", decision.action, verdict.name)
                 signals.send(
                     signals.sends_stopped,
                     self._app,
-                    action=attempt.action,
+                    action=decision.action,
                     limit=verdict.name,
                     ends_at_ms=ends_at_ms,
                 )

@@ -28,11 +28,28 @@ from authguard.errors import StoreUnavailable
 if TYPE_CHECKING:
     from valkey.exceptions import ValkeyError
 
-__all__ = ["OWN_ERRORS", "SILENCE", "SOUND", "STALE", "reason", "without_echo"]
+__all__ = [
+    "OWN_ERRORS",
+    "SILENCE",
+    "SOUND",
+    "STALE",
+    "CrowdedError",
+    "NoneFreeError",
+    "reason",
+    "without_echo",
+]
 
 
 class NoReplicasError(ResponseError):
     """Too few replicas follow: the primary takes no writes (``min-replicas-to-write``)."""
+
+
+class NoneFreeError(TimeoutError):
+    """No connection became free in time; that says nothing of the server."""
+
+
+class CrowdedError(NoneFreeError):
+    """So many wait for a connection that waiting would be in vain."""
 
 
 #: What a server says besides what the client library knows: of a cluster, and of replicas.
@@ -51,6 +68,7 @@ _ECHO: Final = ", with args beginning with"
 
 #: The word for each kind of failure, most special first.
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (CrowdedError, "crowded"),
     (ValkeyTimeoutError, "timeout"),
     (TimeoutError, "timeout"),
     (BusyLoadingError, "loading"),
@@ -88,10 +106,16 @@ STALE: Final = (
 )
 
 
+#: How a script tells that one of its commands or keys is denied; only outside is it an error type.
+_DENIED: Final = ("has no permissions to", "can't run this command", "can't access at least one")
+
+
 def reason(error: BaseException) -> str:
     """Give the word."""
     if isinstance(error, StoreUnavailable):
         return error.reason
+    if isinstance(error, ResponseError) and any(text in str(error) for text in _DENIED):
+        return "no permission"
     return next((word for kind, word in _REASONS if isinstance(error, kind)), "client failure")
 
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, T
 from valkey.crc import VALKEY_CLUSTER_HASH_SLOTS, key_slot
 from valkey.exceptions import (
     AskError,
+    InvalidResponse,
     MovedError,
     NoPermissionError,
     NoScriptError,
     TryAgainError,
-    ValkeyError,
 )
 
 from authguard.errors import StoreUnavailable
 from authguard.stores._address import Node
-from authguard.stores._failures import SILENCE, STALE
+from authguard.stores._failures import SILENCE, STALE, NoneFreeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 #: How often a call follows a slot to another node; two are normal while a slot is on its way.
 _REDIRECTIONS: Final = 5
+
+_LAST_PORT: Final = 65_535
 
 #: Longest wait for keys that are on the way, in seconds; it begins with a hundredth of it.
 _LONGEST_PAUSE_S: Final = 0.02
@@ -148,6 +150,8 @@ class _Sentinels:
         primary = self._primary or (yield from self._find())
         try:
             return (yield from _evaluate(primary, call))
+        except NoneFreeError:
+            raise
         except STALE:
             self._primary = None
             raise
@@ -163,7 +167,7 @@ class _Sentinels:
                 primary = _named(named)
                 if primary is None or not (yield from _leads(primary)):
                     continue
-            except (*STALE, ValkeyError) as error:
+            except Exception as error:  # noqa: BLE001 (whatever it says, the next may know better)
                 failed = error
                 continue
             others = (other for other in self._sentinels if other != sentinel)
@@ -177,8 +181,15 @@ def _named(reply: object) -> Node | None:
     """Read whom a sentinel names; None: it knows no such name."""
     match reply:
         case [bytes(host), bytes(port)]:
-            return Node(host.decode(), int(port))
+            return _node(host, int(port))
     return None
+
+
+def _node(host: bytes, port: int) -> Node:
+    """Read a server that another names; a port of 0 would be a path on this machine."""
+    if not 0 < port <= _LAST_PORT:
+        raise InvalidResponse
+    return Node(host.decode(), port)
 
 
 def _leads(node: Node) -> Asks[bool]:
@@ -222,10 +233,13 @@ class _Cluster:
                 if redirections > _REDIRECTIONS:
                     raise
                 moved = isinstance(error, MovedError)
-                node, asking = Node(error.host or node.host, error.port), not moved
+                named = (error.host or node.host).encode()
+                node, asking = _node(named, error.port), not moved
                 if moved:
                     self._stale = True
                     self._slots[error.slot_id] = node
+            except NoneFreeError:
+                raise
             except STALE:
                 self._distrust(node)
                 raise
@@ -238,15 +252,16 @@ class _Cluster:
     def _node_of(self, slot: int | None) -> Node:
         node = self._primaries[0] if slot is None else self._slots[slot]
         if node is None:
-            self._stale = True
+            self._distrust(self._known[0])  # who gave a map with holes
             raise StoreUnavailable("cluster down")
         return node
 
     def _distrust(self, node: Node) -> None:
         """Have the map read again, and of this node last: it may cost all the time there is."""
         self._stale = True
-        if node in self._known:
-            self._known = (*(each for each in self._known if each != node), node)
+        known = dict.fromkeys((*self._known, *self._seeds))
+        known.pop(node, None)
+        self._known = (*known, node)
 
     def _refresh(self) -> Asks[None]:
         """Read the map again if it has erred; with none at all, a failure is the caller's."""
@@ -258,7 +273,7 @@ class _Cluster:
             for node in dict.fromkeys((*self._known, *self._seeds)):
                 try:
                     self._read(node, (yield Send(node, ("CLUSTER", "SLOTS"))))
-                except (*STALE, ValkeyError) as error:
+                except Exception as error:  # noqa: BLE001 (whatever it says, the next may know)
                     failed = error
                 else:
                     read = True
@@ -275,9 +290,9 @@ class _Cluster:
         primaries: dict[Node, None] = {}
         known = {asked: None}  # who answers is asked first the next time
         for first, last, *servers in ranges:
-            nodes = [
-                Node(host.decode() if host else asked.host, port) for host, port, *_ in servers
-            ]
+            nodes = [_node(host or asked.host.encode(), port) for host, port, *_ in servers]
+            if not 0 <= first <= last < len(slots):
+                raise InvalidResponse
             slots[first : last + 1] = nodes[:1] * (last + 1 - first)
             primaries[nodes[0]] = None
             known.update(dict.fromkeys(nodes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,11 @@ _PATIENCE: Final = 0.8
 def monotonic_s() -> float:
     """Give seconds of a clock that never stops: freezegun stops ``time.monotonic``."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+#: As many may wait for a connection, or four for each that there is: a local server answers them
+#: within a deadline of 100 ms.
+_WAITING: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,13 @@ class Settings:
     pause_s: float
     connections: int
     tls: ssl.SSLContext | None
-    login: dict[str, Any]
-    sentinel_login: dict[str, Any]
+    login: dict[str, Any] = field(repr=False)
+    sentinel_login: dict[str, Any] = field(repr=False)
+
+    @property
+    def waiting(self) -> int:
+        """How many may wait for a connection: who comes then would wait in vain."""
+        return max(_WAITING, 4 * self.connections)
 
     @property
     def patience_s(self) -> float:

@@ -18,7 +18,15 @@ from valkey.exceptions import ReadOnlyError, ValkeyError
 from authguard.errors import StoreUnavailable
 from authguard.stores._address import read_address
 from authguard.stores._breaker import Breaker
-from authguard.stores._failures import OWN_ERRORS, SILENCE, SOUND, reason, without_echo
+from authguard.stores._failures import (
+    OWN_ERRORS,
+    SILENCE,
+    SOUND,
+    CrowdedError,
+    NoneFreeError,
+    reason,
+    without_echo,
+)
 from authguard.stores._routes import Pause, question, route_of
 from authguard.stores._settings import monotonic_s, read_settings
 
@@ -43,13 +51,13 @@ class _Deadline(threading.local):
     """When the running decision of this thread must be over; between decisions, never."""
 
     ends_s: float = _NEVER
-    lent_s: float = _NEVER  # since when a server has been asked; never while waiting for a place
+    granted_s: float = 0.0  # how long the last wait could be: silence is a server's for so long
 
     def left_s(self, at_most_s: float) -> float:
-        left = min(at_most_s, self.ends_s - monotonic_s())
-        if left <= 0:
+        self.granted_s = left_s = min(at_most_s, self.ends_s - monotonic_s())
+        if left_s <= 0:
             raise TimeoutError
-        return left
+        return left_s
 
 
 class _DeadlineSocket:
@@ -148,7 +156,6 @@ class _Pool(ConnectionPool):
 
     def __init__(self, settings: Settings, deadline: _Deadline, node: Node) -> None:
         self._settings = settings
-        self._deadline = deadline
         super().__init__(
             connection_class=_Connection if node.port else _UnixConnection,
             max_connections=settings.connections,
@@ -160,6 +167,7 @@ class _Pool(ConnectionPool):
     def reset(self) -> None:
         """Start afresh; the client library calls this in a forked child, too."""
         self._places = threading.BoundedSemaphore(self.max_connections)
+        self._room = threading.BoundedSemaphore(self.max_connections + self._settings.waiting)
         self._era = object()
         self._breaker = Breaker(self._settings.pause_s, monotonic_s)
         super().reset()
@@ -174,32 +182,37 @@ class _Pool(ConnectionPool):
     def lend(self, verb: str, wait_s: float) -> Iterator[Connection]:
         """Lend a connection; it is kept only if nothing went wrong while it was lent."""
         self._checkpid()
-        places = self._places
-        if not places.acquire(timeout=wait_s):
-            raise _NoneFreeError
-        self._deadline.lent_s = monotonic_s()
+        room, places = self._room, self._places
+        if not room.acquire(blocking=False):
+            raise CrowdedError
         try:
-            era = self._era
-            connection = self.get_connection(verb)
-            sound = False
+            if not places.acquire(timeout=wait_s):
+                raise NoneFreeError
             try:
-                yield connection
-                sound = era is self._era
+                with self._kept_if_sound(verb) as connection:
+                    yield connection
             finally:
-                if not sound:
-                    connection.disconnect()
-                self.release(connection)
+                places.release()
         finally:
-            places.release()
+            room.release()
+
+    @contextmanager
+    def _kept_if_sound(self, verb: str) -> Iterator[Connection]:
+        era = self._era
+        connection = self.get_connection(verb)
+        sound = False
+        try:
+            yield connection
+            sound = era is self._era
+        finally:
+            if not sound:
+                connection.disconnect()
+            self.release(connection)
 
     def drop_all(self) -> None:
         """Close the idle connections now, and those that are lent on their return."""
         self._era = object()
         self.disconnect(inuse_connections=False)
-
-
-class _NoneFreeError(TimeoutError):
-    """No connection became free in time; that says nothing of the server."""
 
 
 class ValkeyStore:
@@ -222,6 +235,10 @@ class ValkeyStore:
         tls_key: A file with its key, if that is not in the same one.
         sentinel_username: Whom sentinels know us as, if they ask.
         sentinel_password: The password for them.
+
+    Attributes:
+        address: What the address says.
+        kind: How the server is found.
 
     Raises:
         ConfigurationError: AG010, AG012 or AG058, naming the setting and the mend.
@@ -256,6 +273,7 @@ class ValkeyStore:
             sentinel_username=sentinel_username,
             sentinel_password=sentinel_password,
         )
+        self.address = address
         self.kind: Kind = address.kind
         self._route = route_of(address)
         self._deadline = _Deadline()
@@ -349,14 +367,12 @@ class ValkeyStore:
         pool = self._pool_of(it.node)
         breaker = pool.breaker
         breaker.enter()
-        self._deadline.lent_s = _NEVER
         try:
             reply = self._exchange(pool, it)
-        except _NoneFreeError:
+        except NoneFreeError:
             raise
         except SILENCE:
-            waited_s = monotonic_s() - self._deadline.lent_s
-            if waited_s >= self._settings.patience_s:  # else it had no chance
+            if self._deadline.granted_s >= self._settings.patience_s:  # else it had no chance
                 breaker.silent()
             raise
         except Exception as error:

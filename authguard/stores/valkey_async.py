@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,7 +22,15 @@ from valkey.exceptions import ReadOnlyError, ValkeyError
 from authguard.errors import StoreUnavailable
 from authguard.stores._address import read_address
 from authguard.stores._breaker import Breaker
-from authguard.stores._failures import OWN_ERRORS, SILENCE, SOUND, reason, without_echo
+from authguard.stores._failures import (
+    OWN_ERRORS,
+    SILENCE,
+    SOUND,
+    CrowdedError,
+    NoneFreeError,
+    reason,
+    without_echo,
+)
 from authguard.stores._routes import Pause, question, route_of
 from authguard.stores._settings import monotonic_s, read_settings
 
@@ -41,6 +50,8 @@ __all__ = ["AsyncValkeyStore"]
 T = TypeVar("T")
 
 _NEVER: Final = float("inf")
+
+_NONE: Final[tuple[object, float]] = (None, _NEVER)
 
 
 class _Parser(DefaultParser):  # type: ignore[valid-type, misc]  # one of two, by what is installed
@@ -84,12 +95,20 @@ class _Connection(Connection):
         """Connect, unless it is connected and nothing has come on it that nobody asked for."""
         if self.is_connected:
             try:
-                if not await self.can_read_destructive():  # type: ignore[no-untyped-call]
+                if not (self._has_come() or await self.can_read_destructive()):  # type: ignore[no-untyped-call]
                     return
             except (ValkeyConnectionError, OSError):
                 pass  # the server has closed it: that is no failure yet
             self.drop()
         await self.connect()  # type: ignore[no-untyped-call]
+
+    def _has_come(self) -> bool:
+        """Ask the socket itself: a loop that was held up has not read what has come meanwhile."""
+        if self._writer is None:
+            return False
+        waiting = select.poll()
+        waiting.register(self._writer.get_extra_info("socket"), select.POLLIN)
+        return bool(waiting.poll(0))
 
     async def disconnect(self, nowait: bool = False) -> None:  # noqa: ARG002 (the client library's)
         """Do not wait for a server that may be silent, nor in a task that is being cancelled."""
@@ -104,19 +123,20 @@ class _Connection(Connection):
         self._reader = self._writer = None
 
 
-class _NoneFreeError(TimeoutError):
-    """No connection became free in time; that says nothing of the server."""
-
-
 class _LateError(TimeoutError):
     """The loop was late itself, so the answer may be there, unread: that says no more of it."""
+
+
+#: A timer that goes off so much too late was kept from it by the loop: a plain wait of an idle
+#: loop is late by a tenth of that.
+_LATE_S: Final = 0.005
 
 
 class _Limit:
     """A time limit that tells a silent server from a loop that something else has held up."""
 
     def __init__(self, seconds: float) -> None:
-        self._late_s = asyncio.get_running_loop().time() + 1.5 * seconds
+        self._late_s = asyncio.get_running_loop().time() + seconds + _LATE_S
         self._timeout = asyncio.timeout(seconds)
 
     async def __aenter__(self) -> None:
@@ -144,16 +164,22 @@ class _Pool:
         self._settings = settings
         self._node = node
         self._places = asyncio.Semaphore(settings.connections)
+        self._waiting = 0
         self._idle: list[_Connection] = []
         self._era = object()
 
     async def wait(self, left_s: float) -> None:
         """Take a place; who has taken one borrows at once."""
+        if self._waiting >= self._settings.waiting:
+            raise CrowdedError
+        self._waiting += 1
         try:
             async with asyncio.timeout(left_s):
                 await self._places.acquire()
         except TimeoutError:
-            raise _NoneFreeError from None
+            raise NoneFreeError from None
+        finally:
+            self._waiting -= 1
 
     @contextmanager
     def lend(self) -> Iterator[_Connection]:
@@ -246,7 +272,8 @@ class AsyncValkeyStore:
         )
         self.kind: Kind = address.kind
         self._route = route_of(address)
-        self._ends_s: ContextVar[float] = ContextVar("ends_s", default=_NEVER)
+        # Whose decision ends when: a task that is begun within one inherits its context.
+        self._running: ContextVar[tuple[object, float]] = ContextVar("running", default=_NONE)
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._breakers: dict[tuple[int, Node], Breaker] = {}  # a forked child has its own
 
@@ -258,14 +285,21 @@ class AsyncValkeyStore:
     @contextmanager
     def one_deadline(self) -> Iterator[None]:
         """Let all calls of a block share one deadline, from now on, in this task."""
-        if self._ends_s.get() != _NEVER:
+        if self._ends_s != _NEVER:
             yield
             return
-        self._ends_s.set(asyncio.get_running_loop().time() + self._settings.deadline_s)
+        ends_s = asyncio.get_running_loop().time() + self._settings.deadline_s
+        self._running.set((asyncio.current_task(), ends_s))
         try:
             yield
         finally:
-            self._ends_s.set(_NEVER)
+            self._running.set(_NONE)
+
+    @property
+    def _ends_s(self) -> float:
+        """When the running decision of this task must be over; between decisions, never."""
+        task, ends_s = self._running.get()
+        return ends_s if task is asyncio.current_task() else _NEVER
 
     async def run(self, call: ScriptCall[T]) -> T:
         """Run a call; see :meth:`authguard.stores.base.AsyncStore.run`."""
@@ -308,7 +342,7 @@ class AsyncValkeyStore:
                 asks.close()
 
     def _left_s(self, at_most_s: float = _NEVER) -> float:
-        left_s = min(at_most_s, self._ends_s.get() - asyncio.get_running_loop().time())
+        left_s = min(at_most_s, self._ends_s - asyncio.get_running_loop().time())
         if left_s <= 0:
             raise TimeoutError
         return left_s
@@ -330,7 +364,7 @@ class AsyncValkeyStore:
             await pool.wait(self._left_s())
             begun_s = monotonic_s()
             reply = await self._exchange(pool, it)
-        except (_NoneFreeError, _LateError):
+        except (NoneFreeError, _LateError):
             raise
         except SILENCE:
             if monotonic_s() - begun_s >= self._settings.patience_s:  # else it had no chance

@@ -67,7 +67,7 @@ def test_sentinels_hand_over(endure: Endure) -> None:
         endure("SENTINEL FAILOVER COORDINATED", Pair(servers), fault)
 
 
-@pytest.mark.parametrize("config", [{}, STRICT], ids=["nothing set", "min-replicas-to-write"])
+@pytest.mark.parametrize("config", [{}, STRICT], ids=["as check warns of", "min-replicas-to-write"])
 def test_sentinels_fail_over(endure: Endure, config: dict[str, str]) -> None:
     """B054, A95: promoted without a word, a replica lacks what the old primary admitted since."""
     with sentinels(**config) as servers:
@@ -81,7 +81,7 @@ def test_sentinels_fail_over(endure: Endure, config: dict[str, str]) -> None:
                 lambda: former.client.info("replication")["role"] == "slave", f"{former} follows"
             )
 
-        case = "min-replicas-to-write 1" if config else "nothing set"
+        case = "min-replicas-to-write 1" if config else "as check warns of"
         endure(f"SENTINEL FAILOVER, {case}", Pair(servers), fault, loses_s=LAST_MOMENT_S)
 
 

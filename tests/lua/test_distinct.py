@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from threading import Barrier
 from typing import TYPE_CHECKING
 
@@ -135,12 +136,34 @@ def test_a_predecessor_that_is_given_back_is_forgotten(
 
 
 def test_two_attempts_in_one_millisecond(gate: Callable[..., Gate], clock: Clock) -> None:
-    """A settle that comes twice takes its own back once, and not the one of the same moment."""
+    """Each of two attempts of one moment takes itself back, and the value stands while one does."""
+    login = gate(THREE)
+    first = login.attempt(account="a")
+    second = login.attempt(account="a")
+    assert second.release().entries == 0
+    assert login.inspect(account="a")[0].used == 1
+    assert first.release().entries == 1
+    assert login.inspect(account="a")[0].used == 0
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_of_many_given_back_none_takes_a_standing_one_along(
+    gate: Callable[..., Gate], clock: Clock, order: tuple[int, ...]
+) -> None:
+    """A failure stands whatever is given back after it, in any order, and nothing else does."""
     login = gate(THREE)
     login.attempt(account="a")
-    second = login.attempt(account="a")
-    assert (second.release().entries, second.release().entries) == (0, 0)
-    assert login.inspect(account="a")[0].used == 1
+    later = []
+    for _ in range(3):
+        clock.advance(5)
+        later.append(login.attempt(account="a"))
+    for at in order:
+        assert later[at].release().entries == 0
+        assert login.inspect(account="a")[0].used == 1
+    other = [login.attempt(account="b") for _ in range(4)]
+    for tried in other:
+        tried.release()
+    assert login.inspect(account="b")[0].used == 1
 
 
 def test_a_moment_whose_stamp_is_none(gate: Callable[..., Gate], clock: Clock) -> None:
@@ -193,12 +216,12 @@ def test_one_value_more_than_the_limit_never_gets_in(gate: Callable[..., Gate]) 
 
 
 def test_the_key_is_bounded_and_ends(gate: Callable[..., Gate], client: valkey.Valkey) -> None:
-    """At most `limit` entries of 21 bytes are kept; the key ends with its newest one."""
+    """At most `limit` entries of 22 bytes are kept; the key ends with its newest one."""
     login = gate(SPRAY, own_clock=True)
     for number in range(100):
         tried = login.attempt(account=f"a{number % 30}")
     (key,) = client.scan_iter()
-    assert client.strlen(key) == 20 * 21
+    assert client.strlen(key) == 20 * 22
     assert not tried.allowed or client.pexpiretime(key) == tried.decision.now_ms + HOUR
     assert client.pttl(key) > 0
 

@@ -40,13 +40,13 @@ CONSTANT = {
     "TokenBucket": (TokenBucket("1000/1s", burst=100_000), 29),
     "LeakyBucket": (LeakyBucket("1000/1s", queue=100_000), 29),
     "Cooldown": (Cooldown("1s", "2s"), 18),
-    "Distinct of one value": (Distinct("account", "1000/1h"), 21),
+    "Distinct of one value": (Distinct("account", "1000/1h"), 22),
 }
 LOGS = {
     "SlidingLog": (SlidingLog("100/1h"), 10, 100),
     "SlidingLog that counts refused ones": (SlidingLog("100/1h", count_refused=True), 10, 100),
     "a long SlidingLog": (SlidingLog("100000/1h"), 10, 10_000),
-    "Distinct of many values": (Distinct("account", "100/1h"), 21, 100),
+    "Distinct of many values": (Distinct("account", "100/1h"), 22, 100),
 }
 #: Each with how many places are taken, so that something is in it.
 ENDING = {
@@ -108,7 +108,7 @@ def test_what_is_of_one_size_whatever_it_counts(
 def test_what_keeps_entries_keeps_no_more_than_its_limit(
     gate: Callable[..., Gate], client: valkey.Valkey, clock: Clock, name: str
 ) -> None:
-    """A log is 10 bytes an entry, a count of values 21 each, and never more than the limit's."""
+    """A log is 10 bytes an entry, a count of values 22 each, and never more than the limit's."""
     algorithm, entry, most = LOGS[name]
     one = gate(("client", algorithm))
     for times in TIMES:

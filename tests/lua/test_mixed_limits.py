@@ -34,7 +34,7 @@ NARROW = {
     "fixed_window": ("global", FixedWindow("1/1h")),
     "distinct": ("client", Distinct("account", "1/1h")),
 }
-SIZES = {"cooldown": 18, "fixed_window": 17, "distinct": 21, "conversion": 29}
+SIZES = {"cooldown": 18, "fixed_window": 17, "distinct": 22, "conversion": 29}
 
 
 @pytest.mark.parametrize("narrow", NARROW)

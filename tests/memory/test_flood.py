@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 LOGIN = default_policies()["login"]
 #: What a log keeps of one attempt, and a ``distinct`` of one value (lua/README.md).
-ENTRY, VALUE = 10, 21
+ENTRY, VALUE = 10, 22
 
 #: Each in a network of its own, in the range for measurements (RFC 2544).
 ADDRESSES = [f"198.{18 + number // 100}.{number % 100}.7" for number in range(200)]

@@ -524,3 +524,12 @@ def test_flask_authguard_looks_the_apps_own_store_over(
     helped = app.test_cli_runner().invoke(args=["authguard", "check", "--help"]).stdout
     assert "--store-url" not in helped
     assert "--json" in helped
+
+
+def test_a_number_beyond_all_bounds_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    """What no server can mean is a warning, not an error of ours: INFO with 5,000 digits."""
+    from authguard.ops.check.node import CantTellError, _number
+
+    assert _number({"maxmemory": "9" * 20}, "maxmemory", "INFO memory") == int("9" * 20)
+    with pytest.raises(CantTellError):
+        _number({"maxmemory": "9" * 5_000}, "maxmemory", "INFO memory")

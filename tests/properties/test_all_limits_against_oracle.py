@@ -343,7 +343,7 @@ class Together(RuleBasedStateMachine):
         call = made.reservation.leave(into, reserved_at_ms=made.reserved_at_ms, now_ms=self.now_ms)
         assert call is not None
         self.both(call)
-        counters = FixedWindow | SlidingWindowCounter | TokenBucket
+        counters = FixedWindow | SlidingWindowCounter | TokenBucket | Distinct
         if not any(isinstance(limit.algorithm, counters) for limit in self.shape.limits):
             again = self.unwritten(call)
             assert (again.entries, again.locks) == (0, 0)
@@ -358,7 +358,7 @@ class Together(RuleBasedStateMachine):
         """Judge no further by what a limit may let go with an attempt."""
         earlier = history.admitted[: history.admitted.index(made)]
         if isinstance(algorithm, Distinct):
-            # A value remembers its latest two attempts, not more.
+            # A value knows the times of its latest two attempts, not more.
             earlier = [other for other in earlier if other.account == made.account]
         elif not isinstance(algorithm, SlidingLog):
             earlier = []

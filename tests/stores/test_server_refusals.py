@@ -131,7 +131,7 @@ def test_a_user_without_a_command_is_refused(
     guard.attempt("login", **VERA)
     before = dump(own_client)
     own_client.execute_command("ACL", "SETUSER", "worker", f"-{command}")
-    outage(guard, f"NOPERM {command}", "no permission", "error reply")
+    outage(guard, f"NOPERM {command}", "no permission")
     assert dump(own_client) == before
     own_client.execute_command("ACL", "SETUSER", "worker", f"+{command}")
     assert guard.attempt("login", **VERA).decision.verdicts[0].remaining == 3

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from authguard.guard import Guard
     from authguard.ops.check.policies import Quotas
+    from authguard.stores._address import Address
     from authguard.stores.base import Store
 
 __all__ = ["CheckReport", "Finding", "Level", "Setup", "check", "quotas"]
@@ -68,6 +69,22 @@ def _of_the_store(store: Store, kept: Quotas) -> Iterator[Finding]:
             yield access.denied(refused_by(error, "CLUSTER SLOTS"))
             return
     yield from _of_nodes(asked)
+    if kind == "sentinel":
+        yield from _of_sentinels(ask, store.address)  # type: ignore[attr-defined]
+
+
+def _of_sentinels(ask: Callable[..., object], address: Address) -> Iterator[Finding]:
+    """Ask each sentinel whom it names; one that doesn't answer is missed when the others fail."""
+    for sentinel in address.nodes:
+        seen, mend = "", "see that it runs, and that all watch the same name"
+        try:
+            command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.name)
+            if ask(*command, node=sentinel) is None:
+                seen = f"sentinel {sentinel} knows no {address.name}"
+        except StoreUnavailable as error:
+            seen = f"sentinel {sentinel} gave no clear answer ({error.reason})"
+        if seen:
+            yield Finding("AG071", "warning", seen, mend)
 
 
 def _of_nodes(nodes: list[Node]) -> Iterator[Finding]:

@@ -24,7 +24,8 @@ _NO_WRITES: Final = "the server takes no writes, so every attempt is refused"
 
 _KEEP: Final = (
     "on the running server CONFIG SET appendonly yes, then CONFIG REWRITE (with the file alone"
-    " changed it would start empty); for a new one take docs/deploy/valkey.conf"
+    " changed it would start empty; where that fails there is no file, and it must stand where the"
+    " server's start is written); for a new one take docs/deploy/valkey.conf"
 )
 
 

@@ -52,7 +52,9 @@ def _cluster(node: Node) -> Iterator[Finding]:
         found.append(("warning", f"{doubted:,} of the cluster's slots are of a node that is slow"))
     if (state := node.cluster("cluster_state")) != "ok":
         found.append(("error", f"cluster_state is {state}: attempts are refused"))
-    mend = "valkey-cli --cluster check, then --cluster fix; see that all nodes run"
+    mend = (
+        "valkey-cli --cluster check HOST:PORT, then --cluster fix HOST:PORT; see that all nodes run"
+    )
     for level, seen in found:
         yield Finding("AG071", "error" if level == "error" else "warning", seen, mend)
     if not found:
@@ -69,8 +71,9 @@ def replicas(node: Node) -> Iterator[Finding]:
         yield Finding(
             "AG072",
             "warning",
-            "no replica is connected: while this node is away its accounts and clients are refused,"
-            " and with its disk their counts are lost",
+            "no replica is connected: while this node is away its accounts and clients are refused"
+            " (everybody, unless cluster-require-full-coverage is no), and with its disk their"
+            " counts are lost",
             "give it a replica",
         )
         return
@@ -90,5 +93,5 @@ def replicas(node: Node) -> Iterator[Finding]:
             "min-replicas-to-write is 0: in a failover the old primary goes on admitting for a"
             " second or two until it is told, and all that it counts then is lost",
             "on each server CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 1, then"
-            " CONFIG REWRITE; it then refuses while no replica is there",
+            " CONFIG REWRITE; it then refuses while no replica is there, so have two",
         )

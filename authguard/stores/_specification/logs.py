@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from authguard.stores._specification.entries import NOBODY, Entry
 
@@ -197,12 +197,17 @@ class SlidingLog:
 
 
 class Value(NamedTuple):
-    """A value that a distinct has seen: when last, when before that, and by which attempt."""
+    """A value that a distinct has seen: when last and before that, by whom last, how many stand."""
 
     member: bytes
     latest_ms: int
     previous_ms: int | None
     attempt_id: bytes
+    stand: int
+
+
+#: As many attempts on one value as are counted.
+MOST: Final = 255
 
 
 class DistinctSpec(NamedTuple):
@@ -260,7 +265,8 @@ class Distinct:
     def charge(self, _: int, attempt_id: bytes) -> None:
         before = self.values.get(self.member)
         previous_ms = None if before is None else before.latest_ms
-        self.values[self.member] = Value(self.member, self.now_ms, previous_ms, attempt_id)
+        stand = 1 if before is None else min(MOST, before.stand + 1)
+        self.values[self.member] = Value(self.member, self.now_ms, previous_ms, attempt_id, stand)
         self.save()
 
     def refused(self, _: int) -> None:
@@ -281,22 +287,23 @@ class Distinct:
     def settle(self, reserved_at_ms: int, attempt_id: bytes, _: int) -> list[int]:
         value = self.values.get(self.member)
         made_ms = min(reserved_at_ms, self.now_ms)
-        if value is None:
+        if value is None or not self.counts(made_ms) or made_ms > value.latest_ms:
             return [0, 0]
-        freed = 0
-        if (value.latest_ms, value.attempt_id) == (made_ms, attempt_id):
+        stand = value.stand - (value.stand < MOST)
+        is_latest = (value.latest_ms, value.attempt_id) == (made_ms, attempt_id)
+        freed = not stand or (is_latest and bool(self.spec.forgives))
+        if freed:
             del self.values[self.member]
-            freed = 1
-            before_ms = None if self.spec.forgives else value.previous_ms
-            if before_ms is not None and self.counts(before_ms):
-                freed = 0
-                self.values[self.member] = Value(self.member, before_ms, None, NOBODY)
-        elif value.previous_ms == made_ms:
-            self.values[self.member] = value._replace(previous_ms=None)
+        elif is_latest:
+            back_ms = value.latest_ms
+            if value.previous_ms is not None and self.counts(value.previous_ms):
+                back_ms = value.previous_ms
+            self.values[self.member] = Value(self.member, back_ms, None, NOBODY, stand)
         else:
-            return [0, 0]
+            previous_ms = None if value.previous_ms == made_ms else value.previous_ms
+            self.values[self.member] = value._replace(previous_ms=previous_ms, stand=stand)
         self.save()
-        return [freed, 0]
+        return [int(freed), 0]
 
     def clear(self) -> list[int]:
         self.store.values.pop(self.key, None)
