@@ -198,6 +198,15 @@ def test_the_permissions_of_sentinels_are_as_documented() -> None:
                     client.connection_pool.disconnect()
 
 
+def test_a_sentinel_that_is_not_there_is_a_warning() -> None:
+    """One that doesn't answer would be missed when the others fail; one may know another name."""
+    with sentinels(**WELL_KEPT, min_replicas_to_write="1") as pair, guarded(pair.url) as guard:
+        pair.sentinels[1].kill()
+        (finding,) = to_mend(check(guard))
+        assert (finding.code, finding.level) == ("AG071", "warning")
+        assert finding.seen == f"sentinel {pair.sentinels[1]} gave no clear answer (connection)"
+
+
 def test_a_primary_that_could_count_alone_is_a_warning(
     terminal_on: Callable[..., Terminal],
 ) -> None:
