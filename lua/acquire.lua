@@ -6,13 +6,18 @@
 --         3 id of the attempt: 5 bytes, client tag (3) and nonce (2)
 --         4 plan: JSON (open_limits.lua)
 --         5 members: 6 bytes for each limit that tells values apart (distinct.lua), in turn
--- reply   integers: now (ms), admitted (1 or 0), then six for each limit (answer.lua)
+--         6 the last moment, ms: whoever asks has given up after it; "" or none = there is no such
+-- reply   integers: now (ms), admitted (1 or 0), then six for each limit (answer.lua); after the
+--         last moment now and -1, and nothing is charged
 -- cost    the sum of the limits' costs; one reading of the clock
 --
 -- Atomic because it is one script: no other attempt is looked at between asking and charging.
 
 local now, base = clock(ARGV[1])
-local cost, id = tonumber(ARGV[2]), ARGV[3]
+local cost, id, last = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6] or "")
+if last and now > last then
+  return { now, -1 }
+end
 local limits = open_limits(cjson.decode(ARGV[4]), ARGV[5], now, base)
 
 local refusals, admitted, by_load = {}, true, true

@@ -56,6 +56,9 @@ LATEST_MS: Final = 2**47
 
 _ADMITS, _FULL, _LOCKED, _LOCK_SET, _SHED, _EXEMPT = range(6)
 
+#: What stands for admitted or not where nobody waits for the answer any more.
+_TOO_LATE: Final = -1
+
 #: A verdict's integers for each limit, and what says that no wait would help.
 _VERDICT: Final = 6
 _NEVER: Final = -1
@@ -81,12 +84,15 @@ class ScriptCall(Generic[T]):
         keys: Its KEYS.
         args: Its ARGV.
         read: Turns the store's reply into the answer, or raises ``StoreUnavailable``.
+        dated: The store is told, as one more argument, the last moment (by its own clock) at which
+            somebody waits for the answer; the reply begins with that clock.
     """
 
     script: Script
     keys: tuple[str, ...]
     args: tuple[bytes | str | int, ...]
     read: Callable[[object], T]
+    dated: bool = False
 
 
 class Load(NamedTuple):
@@ -134,6 +140,7 @@ def acquire(
         binding.keys + binding.block_keys,
         (clock_argument(now_ms), cost, attempt_id, plan, binding.members),
         lambda reply: _read_decision(reply, shape, cost),
+        dated=now_ms is None,
     )
 
 
@@ -161,6 +168,7 @@ def _asking(
         binding.keys + binding.block_keys,
         (clock_argument(now_ms), cost, plan, binding.members),
         lambda reply: _read_decision(reply, shape, cost),
+        dated=now_ms is None,  # the scripts ignore it; what is learnt is the clock
     )
 
 
@@ -377,6 +385,8 @@ def _integers(reply: object, length: int) -> list[int]:
 
 
 def _read_decision(reply: object, shape: Shape, cost: int) -> Decision:
+    if isinstance(reply, list) and reply[1:] == [_TOO_LATE]:
+        raise StoreUnavailable("too late")
     limits = shape.limits * shape.secrets + shape.blocks * shape.secrets
     integers = _integers(reply, 2 + _VERDICT * len(limits))
     now_ms, admitted = integers[:2]

@@ -60,12 +60,14 @@ class Send(NamedTuple):
         command: The command and what follows it.
         read: Reads the reply. What it refuses is no reply of that server's to us, so the connection
             is dropped.
+        dated: See :class:`authguard._core.calls.ScriptCall`.
         asking: Say ``ASKING`` before, on the same connection: the slot is being moved there.
     """
 
     node: Node
     command: tuple[Any, ...]
     read: Callable[[object], Any] = _as_it_came
+    dated: bool = False
     asking: bool = False
 
 
@@ -105,9 +107,11 @@ def _evaluate(node: Node, call: ScriptCall[T], *, asking: bool = False) -> Asks[
     rest = (len(call.keys), *call.keys, *call.args)
     answer: T
     try:
-        answer = yield Send(node, ("EVALSHA", call.script.sha1, *rest), call.read, asking)
+        command = ("EVALSHA", call.script.sha1, *rest)
+        answer = yield Send(node, command, call.read, call.dated, asking)
     except NoScriptError:
-        answer = yield Send(node, ("EVAL", call.script.text, *rest), call.read, asking)
+        command = ("EVAL", call.script.text, *rest)
+        answer = yield Send(node, command, call.read, call.dated, asking)
     return answer
 
 

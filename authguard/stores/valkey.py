@@ -27,6 +27,7 @@ from authguard.stores._failures import (
     reason,
     without_echo,
 )
+from authguard.stores._last_moments import LastMoments
 from authguard.stores._routes import Pause, question, route_of
 from authguard.stores._settings import monotonic_s, read_settings
 
@@ -277,6 +278,7 @@ class ValkeyStore:
         self.kind: Kind = address.kind
         self._route = route_of(address)
         self._deadline = _Deadline()
+        self._last_moments = LastMoments()
         self._pools: dict[Node, _Pool] = {}
         self._pool = self._pool_of(address.nodes[0])
 
@@ -389,9 +391,14 @@ class ValkeyStore:
             if it.asking:
                 connection.send_command("ASKING")
                 connection.read_response()
-            connection.send_command(*it.command)
+            sent_s = monotonic_s()
+            last = (self._last_moments.of(it.node, self._deadline.ends_s),) if it.dated else ()
+            connection.send_command(*it.command, *last)
             try:
-                return it.read(connection.read_response())
+                reply = connection.read_response()
+                if it.dated:
+                    self._last_moments.heard(it.node, reply, sent_s)
+                return it.read(reply)
             except SOUND as error:
                 refused = error
         raise refused

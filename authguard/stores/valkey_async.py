@@ -31,6 +31,7 @@ from authguard.stores._failures import (
     reason,
     without_echo,
 )
+from authguard.stores._last_moments import LastMoments
 from authguard.stores._routes import Pause, question, route_of
 from authguard.stores._settings import monotonic_s, read_settings
 
@@ -274,6 +275,7 @@ class AsyncValkeyStore:
         self._route = route_of(address)
         # Whose decision ends when: a task that is begun within one inherits its context.
         self._running: ContextVar[tuple[object, float]] = ContextVar("running", default=_NONE)
+        self._last_moments = LastMoments()
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._breakers: dict[tuple[int, Node], Breaker] = {}  # a forked child has its own
 
@@ -387,9 +389,16 @@ class AsyncValkeyStore:
                 if it.asking:
                     await connection.send_command("ASKING")
                     await connection.read_response()
-                await connection.send_command(*it.command)
+                sent_s = monotonic_s()
+                last = (
+                    (self._last_moments.of(it.node, sent_s + self._left_s()),) if it.dated else ()
+                )
+                await connection.send_command(*it.command, *last)
                 try:
-                    return it.read(await connection.read_response())
+                    reply = await connection.read_response()
+                    if it.dated:
+                        self._last_moments.heard(it.node, reply, sent_s)
+                    return it.read(reply)
                 except SOUND as error:
                     refused = error
         raise refused

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+
+from authguard import StoreUnavailable
 
 from .conftest import VERA, stopped, warm
 from .wire import CLOSE, Wire, honest
@@ -134,20 +137,47 @@ def test_a_lost_reply_to_the_text_is_not_asked_for_again(
     assert entries(guard_factory()) == 1
 
 
-def test_what_a_frozen_server_finds_when_it_wakes_is_counted_once(
+def test_what_a_frozen_server_finds_when_it_wakes_is_counted_no_more(
     own_valkey: EmbeddedValkey, own_client: valkey.Valkey, guard_factory: Guards, outage: Outage
 ) -> None:
-    """A87: attempts that timed out and run late after all are one entry each, and no more."""
+    """A87: attempts that were answered with 503 and run when the server wakes count nowhere."""
     guard = guard_factory(store=own_valkey.url, deadline_ms=200)
     patient = guard_factory(store=own_valkey.url)
-    warm(guard)
+    warm(guard)  # from its answer the server's clock is known
     patient.attempt("login", **VERA)
     own_client.config_resetstat()
     with stopped(own_valkey):
         for _ in range(3):
             outage(guard, "SIGSTOP, woken later", "timeout")
+        time.sleep(0.2)
     patient.peek("login", **VERA)
-    late = own_client.info("commandstats")["cmdstat_evalsha"]["calls"]
-    counted = entries(patient)
-    assert 1 <= counted <= 4
-    assert late >= counted - 1
+    assert own_client.info("commandstats")["cmdstat_evalsha"]["calls"] >= 4
+    assert entries(patient) == 1
+    guard.attempt("login", **VERA)
+
+
+def test_before_the_first_answer_a_late_charge_stays(
+    own_valkey: EmbeddedValkey, guard_factory: Guards, outage: Outage
+) -> None:
+    """Where the server's clock is not known yet, what it finds when it wakes is counted once."""
+    guard = guard_factory(store=own_valkey.url, deadline_ms=200)
+    patient = guard_factory(store=own_valkey.url)
+    patient.attempt("login", **VERA)
+    with stopped(own_valkey):
+        outage(guard, "SIGSTOP before the first answer, woken later", "timeout")
+    assert 1 <= entries(patient) <= 2
+
+
+def test_a_clock_set_forward_costs_one_answer(
+    valkey_url: str, client: valkey.Valkey, guard_factory: Guards
+) -> None:
+    """What comes too late by a clock that was set forward is refused once, and charged nowhere."""
+    guard = guard_factory(deadline_ms=1_000)
+    guard.attempt("login", **VERA)
+    ahead = guard.store._last_moments._ahead_ms
+    (node,) = ahead
+    ahead[node] -= 60_000  # as if the server's clock had gone a minute on since
+    with pytest.raises(StoreUnavailable, match=r"^too late$"):
+        guard.attempt("login", **VERA)
+    assert entries(guard) == 1
+    assert guard.attempt("login", **VERA).decision.allowed
