@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Guards = Callable[..., Guard]
 
+pytestmark = pytest.mark.slow
+
 BOB = {"account": "bob", "client": "192.0.2.7"}
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Guards = Callable[..., Guard]
 
+pytestmark = pytest.mark.slow
+
 #: Two groups more than a login has, and a limit that cuts networks its own way.
 SEND = [
     {"name": "account", "by": ["account"], "sliding_log": "5/1h"},

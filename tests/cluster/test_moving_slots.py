@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     Guards = Callable[..., Guard]
 
+pytestmark = pytest.mark.slow
+
 CLIENT = "192.0.2.7"
 HURRIED_MS = 150
 #: For one answer by that deadline, on a busy machine.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from authguard.testing import EmbeddedValkey
     from tests.demo.conftest import Demo, Reply
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 

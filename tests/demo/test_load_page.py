@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from authguard.testing import EmbeddedValkey
     from tests.demo.conftest import Demo, Visitor
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 PASSWORDS = {name: f"correct horse {name}" for name in ("vera", "omar")}
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.ops.conftest import Terminal
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["terminal_on"]
 
 PAGE: Final = (Path(__file__).parents[2] / "docs/store.md").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import pytest
 import valkey
 
 from authguard.testing import embedded_valkey
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from authguard.testing import EmbeddedValkey
 
     from .conftest import Guards, Outage
+
+pytestmark = pytest.mark.slow
 
 #: Far beyond any answer here, so that what comes is the server's own word.
 DEADLINE_MS = 3_000

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+import pytest
+
 from authguard import Denied, SlidingLog
 
 from .conftest import VERA, keys_of
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     import valkey
 
     from .conftest import Guards
+
+pytestmark = pytest.mark.slow
 
 #: Long enough for two windows of a second, and the lock's, to end under load.
 WORK_S = 2.5

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from .conftest import Guards
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTED: Final = Path(__file__).parents[2] / "docs/deploy/valkey.conf"
 
 #: What the documented lines must prevail over, as a system's own file may have it.

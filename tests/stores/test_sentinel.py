@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Guards = Callable[..., Guard]
     Answer = Callable[[Talk, list[bytes]], Iterator[Step]]
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 5.0
 
 
