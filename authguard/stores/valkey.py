@@ -16,7 +16,6 @@ from valkey.connection import Connection, ConnectionPool, DefaultParser, UnixDom
 from valkey.exceptions import ReadOnlyError, ValkeyError
 
 from authguard.errors import StoreUnavailable
-from authguard.stores._address import read_address
 from authguard.stores._breaker import Breaker
 from authguard.stores._failures import (
     OWN_ERRORS,
@@ -27,17 +26,16 @@ from authguard.stores._failures import (
     reason,
     without_echo,
 )
-from authguard.stores._last_moments import LastMoments
-from authguard.stores._routes import Pause, question, route_of
-from authguard.stores._settings import monotonic_s, read_settings
+from authguard.stores._routed import RoutedStore
+from authguard.stores._routes import Pause, question
+from authguard.stores._settings import monotonic_s
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
-    from pathlib import Path
 
     from authguard._core.calls import ScriptCall
-    from authguard.stores._address import Kind, Node
+    from authguard.stores._address import Node
     from authguard.stores._routes import Asks, Send
     from authguard.stores._settings import Settings
 
@@ -216,7 +214,7 @@ class _Pool(ConnectionPool):
         self.disconnect(inuse_connections=False)
 
 
-class ValkeyStore:
+class ValkeyStore(RoutedStore):
     """
     Decides on a Valkey (or Redis): one server, the primary of sentinels, or a cluster.
 
@@ -245,47 +243,10 @@ class ValkeyStore:
         ConfigurationError: AG010, AG012 or AG058, naming the setting and the mend.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        deadline_ms: int = 100,
-        connect_ms: int | None = None,
-        read_ms: int | None = None,
-        connections: int = 64,
-        breaker_ms: int = 1_000,
-        tls_ca: str | Path | None = None,
-        tls_certificate: str | Path | None = None,
-        tls_key: str | Path | None = None,
-        sentinel_username: str | None = None,
-        sentinel_password: str | None = None,
-    ) -> None:
-        address = read_address(url)
-        self._settings = read_settings(
-            address,
-            deadline_ms=deadline_ms,
-            connect_ms=connect_ms,
-            read_ms=read_ms,
-            connections=connections,
-            breaker_ms=breaker_ms,
-            tls_ca=tls_ca,
-            tls_certificate=tls_certificate,
-            tls_key=tls_key,
-            sentinel_username=sentinel_username,
-            sentinel_password=sentinel_password,
-        )
-        self.address = address
-        self.kind: Kind = address.kind
-        self._route = route_of(address)
+    def _prepare(self) -> None:
         self._deadline = _Deadline()
-        self._last_moments = LastMoments()
         self._pools: dict[Node, _Pool] = {}
-        self._pool = self._pool_of(address.nodes[0])
-
-    @property
-    def spread(self) -> bool:
-        """Whether keys of different tags may be on different servers."""
-        return self._route.spread
+        self._pool = self._pool_of(self.address.nodes[0])
 
     @contextmanager
     def one_deadline(self) -> Iterator[None]:

@@ -20,7 +20,6 @@ from valkey.exceptions import ConnectionError as ValkeyConnectionError
 from valkey.exceptions import ReadOnlyError, ValkeyError
 
 from authguard.errors import StoreUnavailable
-from authguard.stores._address import read_address
 from authguard.stores._breaker import Breaker
 from authguard.stores._failures import (
     OWN_ERRORS,
@@ -31,18 +30,17 @@ from authguard.stores._failures import (
     reason,
     without_echo,
 )
-from authguard.stores._last_moments import LastMoments
-from authguard.stores._routes import Pause, question, route_of
-from authguard.stores._settings import monotonic_s, read_settings
+from authguard.stores._routed import RoutedStore
+from authguard.stores._routes import Pause, question
+from authguard.stores._settings import monotonic_s
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncGenerator, Iterator, Mapping
-    from pathlib import Path
     from types import TracebackType
 
     from authguard._core.calls import ScriptCall
-    from authguard.stores._address import Kind, Node
+    from authguard.stores._address import Node
     from authguard.stores._routes import Asks, Send
     from authguard.stores._settings import Settings
 
@@ -228,7 +226,7 @@ class _Loop:
                 pool.drop_all()
 
 
-class AsyncValkeyStore:
+class AsyncValkeyStore(RoutedStore):
     """
     Decides on a Valkey (or Redis), awaited; see :class:`authguard.stores.valkey.ValkeyStore`.
 
@@ -242,47 +240,11 @@ class AsyncValkeyStore:
         ConfigurationError: AG010, AG012 or AG058, naming the setting and the mend.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        deadline_ms: int = 100,
-        connect_ms: int | None = None,
-        read_ms: int | None = None,
-        connections: int = 64,
-        breaker_ms: int = 1_000,
-        tls_ca: str | Path | None = None,
-        tls_certificate: str | Path | None = None,
-        tls_key: str | Path | None = None,
-        sentinel_username: str | None = None,
-        sentinel_password: str | None = None,
-    ) -> None:
-        address = read_address(url)
-        self._settings = read_settings(
-            address,
-            deadline_ms=deadline_ms,
-            connect_ms=connect_ms,
-            read_ms=read_ms,
-            connections=connections,
-            breaker_ms=breaker_ms,
-            tls_ca=tls_ca,
-            tls_certificate=tls_certificate,
-            tls_key=tls_key,
-            sentinel_username=sentinel_username,
-            sentinel_password=sentinel_password,
-        )
-        self.kind: Kind = address.kind
-        self._route = route_of(address)
+    def _prepare(self) -> None:
         # Whose decision ends when: a task that is begun within one inherits its context.
         self._running: ContextVar[tuple[object, float]] = ContextVar("running", default=_NONE)
-        self._last_moments = LastMoments()
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._breakers: dict[tuple[int, Node], Breaker] = {}  # a forked child has its own
-
-    @property
-    def spread(self) -> bool:
-        """Whether keys of different tags may be on different servers."""
-        return self._route.spread
 
     @contextmanager
     def one_deadline(self) -> Iterator[None]:
