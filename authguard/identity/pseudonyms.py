@@ -20,8 +20,8 @@ SHORTEST_SECRET: Final = 32
 
 #: What stands in examples and tutorials; a secret that holds it is nobody's secret.
 _PLACEHOLDERS: Final = (
-    *(b"change-me", b"change_me", b"changeme", b"changeit", b"your-secret", b"your_secret"),
-    *(b"your-256-bit", b"<your", b"${"),  # the last: a template that nobody filled in
+    *("change-me", "change_me", "changeme", "changeit", "your-secret", "your_secret"),
+    *("your-256-bit", "<your", "${"),  # the last: a template that nobody filled in
 )
 
 #: Different bytes a secret must have; 32 random hexadecimal digits have 8 but once in 10,000.
@@ -60,7 +60,7 @@ def _check_secret(secret: object, where: str) -> bytes:
         problem = f"is {type(secret).__name__}, neither text nor bytes"
     elif not isinstance(key, bytes) or len(key) < SHORTEST_SECRET:
         problem = f"is missing or shorter than {SHORTEST_SECRET} bytes"
-    elif len(set(key)) < _LETTERS or any(word in key.lower() for word in _PLACEHOLDERS):
+    elif len(set(key)) < _LETTERS or _holds_placeholder(key):
         problem = "is a placeholder, not a secret"
     else:
         return key
@@ -70,6 +70,15 @@ def _check_secret(secret: object, where: str) -> bytes:
         problem,
         "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
     )
+
+
+def _holds_placeholder(key: bytes) -> bool:
+    """Tell whether it is such text; of 32 random bytes one in 2,000 holds a "${" by chance."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return False
+    return any(word in text.lower() for word in _PLACEHOLDERS)
 
 
 class Pseudonyms:

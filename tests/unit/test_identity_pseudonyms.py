@@ -48,6 +48,11 @@ def test_a_template_is_no_secret(secret: str) -> None:
         Pseudonyms(secret)
 
 
+def test_random_bytes_are_never_taken_for_a_template() -> None:
+    """One in 2,000 of 32 random bytes holds a "${" by chance, and is a secret all the same."""
+    Pseudonyms(b"\x9c\xf3${" + bytes(range(160, 192)))
+
+
 def test_raw_bytes_of_the_environment_are_the_secret() -> None:
     """Bytes that are no UTF-8 come from the environment as surrogates, and count byte for byte."""
     one = bytes(range(128, 160)) + b"and more"
