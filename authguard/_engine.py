@@ -16,7 +16,10 @@ from authguard.limits.rates import LARGEST_COUNT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from authguard._core.groups import Places
     from authguard._core.keys import Shape
+    from authguard._core.refusals import Refusals
+    from authguard._core.steps import Steps
     from authguard.decision import Decision
     from authguard.identity import Pseudonyms
     from authguard.stores.base import AsyncStore, Store
@@ -33,11 +36,13 @@ class Engine:
         store: Runs the calls.
         pseudonyms: Names what is counted, by secret, newest first.
         clock: Gives milliseconds since the epoch; ``None``: the store's own clock counts.
+        refusals: What is known to be refused.
     """
 
     store: Store | AsyncStore
     pseudonyms: tuple[Pseudonyms, ...]
     clock: Callable[[], int] | None
+    refusals: Refusals
 
     @property
     def spread(self) -> bool:
@@ -47,6 +52,25 @@ class Engine:
     def bind(self, shape: Shape, pseudonyms: Sequence[Mapping[str, bytes]]) -> Bound:
         """Bind limits to their keys, in as many calls as the store needs."""
         return Bound.of(shape, pseudonyms, spread=self.store.spread)
+
+    def reserve(self, places: Places, now_ms: int | None) -> Steps[Decision]:
+        """
+        Ask every limit for a place, unless one is known to refuse it.
+
+        Args:
+            places: The places to reserve.
+            now_ms: A passed clock (:meth:`now_ms`): time jumps there, so nothing is remembered.
+        """
+        if now_ms is not None:
+            return (yield from places.acquire(now_ms))
+        known = self.refusals.find(places.bound, places.cost)
+        if known is not None:
+            return known
+        asked = self.refusals.begin()
+        decision = yield from places.acquire(None)
+        if not decision.allowed:
+            self.refusals.keep(places.bound, places.cost, decision, asked)
+        return decision
 
     def parts(self, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Name keys of several secrets in one call, or each in its own."""
@@ -79,6 +103,8 @@ def check_cost(cost: object, shape: Shape) -> None:
         raise ValueError(f"cost: must be a whole number of at least 1, not {shown(cost)}")
     if cost > LARGEST_COUNT:
         raise TooDear(cost, LARGEST_COUNT)
+    if cost <= shape.most:
+        return
     for limit in shape.limits:
         most = limit.algorithm.largest_cost(reserved=shape.reserved)
         if most is not None and cost * limit.cost > most:

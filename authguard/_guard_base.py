@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from authguard._core import groups
 from authguard._core.keys import Shape
+from authguard._core.refusals import LONGEST_MS, Refusals
 from authguard._engine import Engine
 from authguard._mark import Mark
 from authguard._subjects import Claims, NoAccount, Subjects
-from authguard.checks import shown
+from authguard.checks import is_whole, shown
 from authguard.errors import ConfigurationError
 from authguard.identity.destinations import StandIn
 from authguard.policy import NORMAL, PARTS, priority_subject
@@ -57,6 +58,7 @@ class GuardBase:
         prefixes: Mapping[str, tuple[int, int]] | None = None,
         allowlist: Sequence[str] = (),
         denylist: Sequence[str] = (),
+        remember_refusals_ms: int = LONGEST_MS,
     ) -> None:
         self.policies: Mapping[str, Policy] = load_policies(policies)
         self._shapes: dict[tuple[object, ...], Shape] = {}
@@ -76,8 +78,10 @@ class GuardBase:
             allowlist=allowlist,
             denylist=denylist,
         )
-        self._engine = Engine(store, self._subjects.pseudonyms, clock)
-        self._mark = Mark(self._engine, partial(time.clock_gettime, time.CLOCK_MONOTONIC))
+        clock_s = partial(time.clock_gettime, time.CLOCK_MONOTONIC)  # freezegun stops the others
+        refusals = Refusals(_checked_hold_ms(remember_refusals_ms), clock_s)
+        self._engine = Engine(store, self._subjects.pseudonyms, clock, refusals)
+        self._mark = Mark(self._engine, clock_s)
         one_time, notes = self._faces
         self.one_time = one_time(self._engine)
         self.notes = notes(self._engine, self._named)
@@ -252,3 +256,14 @@ class GuardBase:
                 " by",
             )
         return shape
+
+
+def _checked_hold_ms(value: object) -> int:
+    if not is_whole(value, 0) or value > LONGEST_MS:  # type: ignore[operator]
+        raise ConfigurationError(
+            "AG012",
+            "remember_refusals_ms",
+            f"{shown(value)} is out of range",
+            f"take a whole number of milliseconds, 0 (off) to {LONGEST_MS}",
+        )
+    return int(value)  # type: ignore[call-overload, no-any-return]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from authguard._core import calls, groups
 from authguard._core.keys import Shape, can_override, load_key, override_key, pardon_key
+from authguard._core.refusals import unlocking
 from authguard._guard_base import GuardBase
 from authguard._subjects import Claims
 from authguard.checks import shown
@@ -33,6 +34,7 @@ _OVERRIDDEN_MS: Final = 30 * 86_400_000
 class OperatorSteps(GuardBase):
     """Clears, recovers, blocks, overrides and looks: the steps of both guards."""
 
+    @unlocking
     def _clear(
         self,
         action: str,
@@ -70,6 +72,7 @@ class OperatorSteps(GuardBase):
         bound = self._engine.bind(shape, known.pseudonyms)
         return (yield from groups.clear(bound, now_ms=self._engine.now_ms(now_ms)))
 
+    @unlocking
     def _pardon(
         self, action: str, *, account: str, now_ms: int | None = None
     ) -> Steps[tuple[str, ...]]:
@@ -108,6 +111,7 @@ class OperatorSteps(GuardBase):
                 yield calls.pardon(part, life_ms=life_ms, now_ms=now_ms)
         return tuple(logs)
 
+    @unlocking
     def _recover(
         self,
         action: str,
@@ -201,6 +205,7 @@ class OperatorSteps(GuardBase):
             )
         return ends_ms
 
+    @unlocking
     def _unblock(
         self,
         *,
@@ -215,6 +220,7 @@ class OperatorSteps(GuardBase):
         cleared = yield from groups.clear(bound, now_ms=self._engine.now_ms(now_ms))
         return cleared.locks > 0
 
+    @unlocking
     def _override(
         self,
         action: str,
@@ -276,6 +282,7 @@ class OperatorSteps(GuardBase):
         )
         return ends_ms or 0
 
+    @unlocking
     def _lift_override(
         self, action: str, limit: str, *, account: str, now_ms: int | None = None
     ) -> Steps[bool]:
@@ -287,6 +294,7 @@ class OperatorSteps(GuardBase):
         )
         return ended_ms is not None
 
+    @unlocking
     def _load(
         self, share: float, *, for_ms: int = 60_000, now_ms: int | None = None
     ) -> Steps[None]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from authguard._core import calls, groups
 from authguard._core.groups import Places
@@ -40,8 +39,7 @@ _log = logging.getLogger("authguard")
 _NO_TAG: Final = bytes(3)
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(NamedTuple):
     """
     What an admitted attempt is made of.
 
@@ -123,7 +121,7 @@ class GuardSteps(OperatorSteps):
         except Denied as error:
             if device is None or not policy.wears_out(error.decision.refused_by):
                 raise
-        claims, known = replace(claims, device=None), known.without_device()
+        claims, known = claims._replace(device=None), known.without_device()
         return (yield from self._reserve(action, claims, known, cost=cost, now_ms=now_ms))
 
     def _message(
@@ -239,6 +237,11 @@ class GuardSteps(OperatorSteps):
             raise Denylisted(action)
         shape = self._applying(action, claims, known, part=part)
         check_cost(cost, shape)
+        at_ms = self._engine.now_ms(now_ms)
+        if at_ms is None:
+            known_refusal = self._engine.refusals.repeat(shape, known.pseudonyms[0], cost)
+            if known_refusal is not None:
+                raise refusal(known_refusal)
         places = Places(
             self._engine.bind(shape, known.pseudonyms),
             attempt_id or (known.client_tag or _NO_TAG) + secrets.token_bytes(2),
@@ -246,7 +249,7 @@ class GuardSteps(OperatorSteps):
             knows_client=known.client_tag is not None,
         )
         try:
-            decision = yield from places.acquire(self._engine.now_ms(now_ms))
+            decision = yield from self._engine.reserve(places, at_ms)
         except StoreUnavailable:
             self._tell_stuck(action, places)
             if self.policies[action].outage != "allow":
@@ -254,7 +257,8 @@ class GuardSteps(OperatorSteps):
             _log.warning("%s: the store is away; admitted uncounted (outage = allow)", action)
             decision = Decision(action, allowed=True, verdicts=(), now_ms=0, degraded=True)
         else:
-            yield from self._mark.look()
+            if self._mark.is_due():
+                yield from self._mark.look()
         if not decision.allowed:
             self._tell_stuck(action, places)
             check_reachable(cost, decision, shape)

@@ -56,12 +56,13 @@ class Mark:
         pseudonyms = engine.pseudonyms[0]
         self._key = record_key(pseudonyms.of("global", ""), pseudonyms.mac("mark"))
 
+    def is_due(self) -> bool:
+        """Tell whether it is time to look."""
+        return self._clock() >= self._due_s
+
     def look(self) -> Steps[None]:
-        """Look for the mark if it is time; a store that gives no answer is looked at later."""
-        now_s = self._clock()
-        if now_s < self._due_s:
-            return
-        self._due_s = now_s + EVERY_S
+        """Look for the mark; a store that gives no answer is looked at later."""
+        self._due_s = self._clock() + EVERY_S
         try:
             mark: bytes = yield calls.mark(
                 self._key,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from authguard.checks import check_function, is_unicode, shown
 from authguard.errors import ConfigurationError, InvalidInput
 from authguard.identity.accounts import AccountKey, Normaliser, normalise_account
 from authguard.identity.addresses import (
+    Address,
     Prefixes,
     client_address_of,
     counted_address,
@@ -35,13 +36,17 @@ class NoAccount:
         return "NO_ACCOUNT"
 
 
+#: How many clients a process remembers: a few hundred bytes each.
+_CLIENTS: Final = 2_048
+
+_NOTHING: Final[frozenset[str]] = frozenset()
+
 #: The request names no usable account: only limits by other parts are charged. For malformed
 #: input, so that it costs its sender and nobody else.
 NO_ACCOUNT: Final = NoAccount()
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(NamedTuple):
     """
     What a request says of itself; the attributes are the arguments of ``Guard.attempt``.
 
@@ -66,8 +71,7 @@ class Claims:
     tier: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """
     What is known of one request.
 
@@ -95,13 +99,28 @@ class Known:
         pseudonyms = tuple(
             {part: each for part, each in of.items() if part != "device"} for of in self.pseudonyms
         )
-        return replace(self, pseudonyms=pseudonyms)
+        return self._replace(pseudonyms=pseudonyms)
 
     @property
     def client_tag(self) -> bytes | None:
         """Three bytes that name the client in an entry; None if it is not known."""
         client = self.pseudonyms[0].get("client")
         return None if client is None else client[:3]
+
+
+class _Client(NamedTuple):
+    """
+    What is known of a client's address.
+
+    Attributes:
+        pseudonyms: By secret: those of the client, its network, and others cut from the address.
+        allowlisted: It is on the allowlist.
+        denylisted: It, or the address it carries, is on the denylist.
+    """
+
+    pseudonyms: tuple[dict[str, bytes], ...] = ()
+    allowlisted: bool = False
+    denylisted: bool = False
 
 
 class Subjects:
@@ -137,6 +156,8 @@ class Subjects:
         self._denylist = read_networks(denylist, "denylist")
         lengths = read_prefixes(prefixes, "prefixes")
         self._cuts = {action: _cuts(policy, lengths) for action, policy in policies.items()}
+        #: A client comes again and again; the last so many are remembered.
+        self._of_client = lru_cache(_CLIENTS)(self._read_client)
 
     def account_key(self, account: object) -> AccountKey:
         """See :meth:`authguard.Guard.account_key`."""
@@ -144,7 +165,7 @@ class Subjects:
             return account
         name = self.normalise(account)  # refused here, before the app's look-up sees it
         key = None if self._resolve is None else self._resolve(cast("str", account))
-        return AccountKey(name) if key is None else AccountKey.of_app(key)
+        return AccountKey.of_normalised(name) if key is None else AccountKey.of_app(key)
 
     def known(
         self, policy: Policy, claims: Claims, *, partial: bool = False, listed: bool = True
@@ -162,37 +183,68 @@ class Subjects:
         Raises:
             InvalidInput: Something can't be used, or is missing.
         """
-        needed = frozenset() if partial else policy.parts
-        values = {"global": ("global", "")} if "global" in policy.parts else {}
-        allowlisted = False
+        needed = _NOTHING if partial else policy.parts
+        client = _Client()
         if claims.client is not None or not needed.isdisjoint(ADDRESS_PARTS):
-            ip = client_address_of(claims.client)
-            counted = counted_address(ip)
-            if listed and (ip in self._denylist or counted in self._denylist):
+            if not isinstance(claims.client, str | Address):
+                client_address_of(claims.client)  # says what is wrong with it
+            client = self._of_client(claims.client, policy.action)
+            if listed and client.denylisted:
                 return Known(({},), denylisted=True)  # before the app's look-up is asked
-            allowlisted = listed and ip in self._allowlist
-            for subject, part, prefixes in self._cuts[policy.action]:
-                values[subject] = (part, prefixes.of(counted))
+        key, values = self._values(policy, claims, needed, listed=listed)
+        pseudonyms = []
+        for at, each in enumerate(self.pseudonyms):
+            of = {**client.pseudonyms[at]} if client.pseudonyms else {}
+            for subject, (part, value) in values.items():
+                of[subject] = each.of(part, value)
+            pseudonyms.append(of)
+        tier = self._tier_of(key, claims.tier) if policy.tiers else None
+        return Known(tuple(pseudonyms), key, listed and client.allowlisted, tier=tier)
+
+    def _values(
+        self, policy: Policy, claims: Claims, needed: frozenset[str], *, listed: bool
+    ) -> tuple[AccountKey | None, dict[str, tuple[str, str]]]:
+        """Read what is claimed besides the address: the account's key; each subject's value."""
+        values: dict[str, tuple[str, str]] = {}
+        if "global" in policy.parts:
+            values["global"] = ("global", "")
         key = None
         account = claims.account
         if not isinstance(account, NoAccount) and (account is not None or "account" in needed):
             key = self.account_key(account)
             values["account"] = ("account", key)
-        for part in ("device", "challenge", "purpose"):
-            value = getattr(claims, part)
+        for part, value in (
+            ("device", claims.device),
+            ("challenge", claims.challenge),
+            ("purpose", claims.purpose),
+        ):
             if value is not None:
                 values[part] = (part, _text(value, part))
-        values.update(_of_destination(claims.destination))
-        values.update(_of_priority(policy, claims.priority, every=not listed))
-        pseudonyms = tuple(
-            {subject: each.of(part, value) for subject, (part, value) in values.items()}
-            for each in self.pseudonyms
-        )
-        return Known(pseudonyms, key, allowlisted, tier=self._tier_of(policy, key, claims.tier))
+        if claims.destination is not None:
+            values.update(_of_destination(claims.destination))
+        if claims.priority is not None or policy.priorities:
+            values.update(_of_priority(policy, claims.priority, every=not listed))
+        return key, values
 
-    def _tier_of(self, policy: Policy, account: AccountKey | None, given: str | None) -> str | None:
-        """Give the account's tier, if the policy's limits tell tiers apart."""
-        if account is None or not policy.tiers:
+    def _read_client(self, client: str | IPv4Address | IPv6Address, action: str) -> _Client:
+        """Read an address for an action."""
+        ip = client_address_of(client)
+        counted = counted_address(ip)
+        values = {
+            subject: (part, prefixes.of(counted)) for subject, part, prefixes in self._cuts[action]
+        }
+        return _Client(
+            tuple(
+                {subject: each.of(part, value) for subject, (part, value) in values.items()}
+                for each in self.pseudonyms
+            ),
+            allowlisted=ip in self._allowlist,
+            denylisted=ip in self._denylist or counted in self._denylist,
+        )
+
+    def _tier_of(self, account: AccountKey | None, given: str | None) -> str | None:
+        """Give the account's tier."""
+        if account is None:
             return None
         tier = self.tier(account) if given is None and self.tier is not None else given
         if tier is not None and (not isinstance(tier, str) or tier not in self._tiers):
@@ -231,8 +283,6 @@ def _text(value: object, part: str) -> str:
 
 def _of_destination(destination: object) -> dict[str, tuple[str, str]]:
     """List what a destination can be counted by; the channel itself only says what applies."""
-    if destination is None:
-        return {}
     to = read_destination(destination) if isinstance(destination, str) else destination
     if isinstance(to, StandIn):
         return {"destination": ("stand-in", to.name)}

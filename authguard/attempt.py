@@ -84,9 +84,13 @@ class AttemptSteps:
         try:
             cleared = yield from steps
         except StoreUnavailable as error:
+            self._engine.refusals.forget(self._places.bound)  # it may have been given back
             _log.warning("%s: settle failed (%s); the entry stays", self.action, error.reason)
             return
-        if cleared is not None and not self.decision.degraded:
+        if cleared is None:
+            return
+        self._engine.refusals.forget(self._places.bound)
+        if not self.decision.degraded:
             self.settled = True
             self.unlocked = cleared.locks
 

@@ -22,7 +22,7 @@ def is_unicode(text: str) -> bool:
 
     Looked for rather than tried, since the error that ``encode()`` would raise holds the text.
     """
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def shown(value: object) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["DENYLIST", "RECOVERY_WAIT_MS", "Cleared", "Decision", "Usage", "Verdict"]
 
@@ -15,8 +14,7 @@ DENYLIST: Final = "denylist"
 RECOVERY_WAIT_MS: Final = 900_000
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """
     What one limit says.
 
@@ -52,8 +50,7 @@ class Verdict:
     delay_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """
     The one answer of all limits together: charged in every log, or in none.
 
@@ -114,8 +111,7 @@ class Decision:
         return max((verdict.reset_after_ms for verdict in self.verdicts), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
+class Cleared(NamedTuple):
     """
     What a clear freed.
 
@@ -128,8 +124,7 @@ class Cleared:
     locks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """
     How one limit stands, for an operator.
 

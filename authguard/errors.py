@@ -103,9 +103,12 @@ class Denied(AuthguardError):
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
-        super().__init__(
-            f"{decision.action}: refused by {', '.join(decision.refused_by)};"
-            f" retry after {decision.retry_after} s"
+        super().__init__(decision)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.decision.action}: refused by {', '.join(self.decision.refused_by)};"
+            f" retry after {self.decision.retry_after} s"
         )
 
     @property

@@ -12,6 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, cast
 
 from authguard._colours import blocking
+from authguard._core.steps import drive
 from authguard._guard_steps import GuardSteps
 from authguard._notes import Notes
 from authguard._subjects import NO_ACCOUNT
@@ -37,11 +38,11 @@ def _admitted(
     steps: Callable[Concatenate[Any, P], Steps[Reserved]],
 ) -> Callable[Concatenate[Any, P], Attempt]:
     """Make a method that reserves; what it gives is the attempt."""
-    reserve = blocking(steps)
 
-    @wraps(reserve)
+    @wraps(blocking(steps))  # its name and signature
     def run(self: Guard, /, *args: P.args, **settings: P.kwargs) -> Attempt:
-        return Attempt(self._engine, reserve(self, *args, **settings))
+        engine = self._engine
+        return Attempt(engine, drive(cast("Store", engine.store), steps(self, *args, **settings)))
 
     return run
 
@@ -71,6 +72,8 @@ class Guard(GuardSteps):
             IPv4 and IPv6: ``{"client": (32, 64), "network": (24, 48)}`` where nothing is said.
         allowlist: Networks whose limits by address don't apply; those by account do.
         denylist: Networks that are refused whatever they ask.
+        remember_refusals_ms: For how long a refusal is remembered in this process, in milliseconds:
+            its repeats are refused without asking the store. 0 to 1000; 0: not at all.
 
     Raises:
         ConfigurationError: AG001 to AG012, AG017, AG018, AG025, naming the setting and the mend.

@@ -9,6 +9,7 @@ unknown one: a refusal names the action, never the limit that refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import http_sf
@@ -147,8 +148,14 @@ def advertised(decision: Decision, policy: Policy) -> Quota | None:
     A constant but for the wait of the refusal as a whole, and never which limit refused: what the
     limits by account hold would tell what others do with an account.
     """
-    by_client = [limit.algorithm for limit in policy.limits if limit.by == ("client",)]
-    shown = next((each for each in by_client if isinstance(each, SlidingLog)), None)
+    shown = next(
+        (
+            limit.algorithm
+            for limit in policy.limits
+            if limit.by == ("client",) and isinstance(limit.algorithm, SlidingLog)
+        ),
+        None,
+    )
     if shown is None:
         return None
     wait_s = max(1, decision.retry_after)
@@ -174,15 +181,22 @@ def ratelimit_fields(
         retry_after: The answer's ``Retry-After`` in seconds. No ``t`` goes beyond it, as the draft
             wants; "no more than r within t" is as true of a shorter time.
     """
-    policies: Any = []
-    left: Any = []
+    policies: list[str] = []
+    left: list[str] = []
     for each in shown:
         wait_s = each.wait_s if retry_after is None else min(each.wait_s, retry_after)
-        policies.append((each.name, {"q": each.limit, "w": each.window_s}))
-        left.append((each.name, {"r": each.remaining, "t": wait_s}))
+        policies.append(_item(each.name, "q", each.limit, "w", each.window_s))
+        left.append(_item(each.name, "r", each.remaining, "t", wait_s))
     if not policies:
         return ()
-    return ("RateLimit-Policy", http_sf.ser(policies)), ("RateLimit", http_sf.ser(left))
+    return ("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(left))
+
+
+@lru_cache(maxsize=1024)
+def _item(name: str, first: str, one: int, second: str, two: int) -> str:
+    """Serialise one member of a list; a flood is shown the same few again and again."""
+    members: Any = [(name, {first: one, second: two})]
+    return http_sf.ser(members)
 
 
 def x_ratelimit_fields(shown: Iterable[Quota]) -> tuple[tuple[str, str], ...]:

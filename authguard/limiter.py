@@ -9,6 +9,7 @@ from authguard._colours import awaited, blocking
 from authguard._core import groups
 from authguard._core.groups import Places
 from authguard._core.keys import Shape
+from authguard._core.refusals import unlocking
 from authguard._engine import check_cost
 from authguard.checks import is_unicode
 from authguard.errors import InvalidInput
@@ -53,7 +54,7 @@ class LimiterSteps:
         check_cost(cost, self._shape)
         bound = self._bind(key, value, needed=True)
         places = Places(bound, bytes(3) + secrets.token_bytes(2), cost, knows_client=False)
-        return (yield from places.acquire(self._engine.now_ms(now_ms)))
+        return (yield from self._engine.reserve(places, self._engine.now_ms(now_ms)))
 
     def _peek(
         self, key: str, cost: int = 1, *, value: str | None = None, now_ms: int | None = None
@@ -63,6 +64,7 @@ class LimiterSteps:
         bound = self._bind(key, value, needed=True)
         return (yield from groups.peek(bound, cost=cost, now_ms=self._engine.now_ms(now_ms)))
 
+    @unlocking
     def _reset(self, key: str, *, now_ms: int | None = None) -> Steps[Cleared]:
         """Forget what was counted for a key."""
         bound = self._bind(key, None, needed=False)

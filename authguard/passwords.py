@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import unicodedata
 from typing import Final, Self
 
 from argon2 import PasswordHasher
@@ -23,15 +22,12 @@ from argon2.exceptions import (
 )
 from argon2.low_level import error_to_str
 
+from authguard._password_bytes import MAX_PASSWORD_BYTES, password_bytes
 from authguard._slots import Slots
-from authguard.checks import is_unicode, is_whole
+from authguard.checks import is_whole
 from authguard.errors import ConfigurationError, HashingUnavailable, InvalidInput
 
 __all__ = ["MAX_PASSWORD_BYTES", "Passwords", "password_bytes"]
-
-#: Longest password taken, in bytes of UTF-8 after NFC. NIST SP 800-63B-4, 3.1.1.2 asks for at
-#: least 64 characters and that all of them are checked; the cap bounds the work of normalising.
-MAX_PASSWORD_BYTES: Final = 1024
 
 #: OWASP Password Storage Cheat Sheet, argon2id: memory in KiB and the passes it needs at least.
 #: The rows are of equal strength.
@@ -199,29 +195,6 @@ class Passwords:
             if isinstance(error, VerificationError) and str(error) in _UNREADABLE:
                 return None
             raise HashingUnavailable("argon2 failed") from error
-
-
-def password_bytes(password: object) -> bytes:
-    """
-    Return the bytes to hash: UTF-8 of the NFC form (NIST SP 800-63B-4, 3.1.1.2).
-
-    Read a password with it before an attempt is reserved, so that one that can't be used costs
-    no account a try.
-
-    Raises:
-        InvalidInput: No text, over 1,024 bytes, or not valid Unicode.
-    """
-    if not isinstance(password, str):
-        raise InvalidInput("password", "must be text")
-    # Before normalising, whose work grows with the square of a run of combining marks.
-    if len(password) > MAX_PASSWORD_BYTES:
-        raise InvalidInput("password", f"is longer than {MAX_PASSWORD_BYTES} bytes")
-    if not is_unicode(password):
-        raise InvalidInput("password", "is not valid Unicode text")
-    secret = unicodedata.normalize("NFC", password).encode()
-    if len(secret) > MAX_PASSWORD_BYTES:
-        raise InvalidInput("password", f"is longer than {MAX_PASSWORD_BYTES} bytes")
-    return secret
 
 
 def _check_strength(memory_kib: int, time_cost: int, parallelism: int) -> None:

@@ -7,10 +7,9 @@ with the table and the key at fault, and the mend.
 
 from __future__ import annotations
 
+import os
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from authguard.checks import shown
@@ -29,6 +28,7 @@ from authguard.policy import Policy, PolicyLimit, check_by, is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from authguard.limits import Algorithm
 
@@ -173,7 +173,7 @@ def default_policies(profile: str = "default") -> dict[str, Policy]:
             f"there is no {shown(profile)}",
             f"take one of: {', '.join(PROFILES)}",
         )
-    return _read(tomllib.loads(PROFILES[profile]))
+    return _read(_toml(PROFILES[profile]))
 
 
 def load_policies(
@@ -193,8 +193,8 @@ def load_policies(
     policies = default_policies(profile)
     if source is None:
         return policies
-    if isinstance(source, str | Path):
-        source = _parse(Path(source))
+    if isinstance(source, str | os.PathLike):
+        source = _parse(source)
     if not isinstance(source, Mapping):
         raise ConfigurationError(
             "AG001",
@@ -206,7 +206,10 @@ def load_policies(
     return policies
 
 
-def _parse(path: Path) -> Mapping[str, Any]:
+def _parse(given: str | os.PathLike[str]) -> Mapping[str, Any]:
+    from pathlib import Path  # noqa: PLC0415 (only if there is a file)
+
+    path = Path(given)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -215,11 +218,17 @@ def _parse(path: Path) -> Mapping[str, Any]:
             "AG001", str(path), f"the policy file can't be read: {reason}", "name a TOML file"
         ) from error
     try:
-        return tomllib.loads(text)
+        return _toml(text)
     except (ValueError, RecursionError) as error:  # a number of too many digits is a ValueError
         raise ConfigurationError(
             "AG002", str(path), f"not valid TOML: {error}", "correct that line"
         ) from error
+
+
+def _toml(text: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 (when a guard is made, not when it is imported)
+
+    return tomllib.loads(text)
 
 
 def _read(tables: Mapping[str, Any]) -> dict[str, Policy]:

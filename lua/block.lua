@@ -1,6 +1,6 @@
 -- block: what an operator has blocked, for every action; nothing is counted.
 --
--- own     {}
+-- own     nothing
 -- keys    one
 -- value   12 bytes, big-endian: ends (6, ms; 0 = never) · set at (6, ms)
 -- life    until its end; one without an end for ten years (set_block.lua)
@@ -13,12 +13,10 @@ local FORMAT, SIZE = ">I6I6", 12
 local NO_END = 0
 local UNTOLD = 900000 -- the wait that is shown where there is no end
 
-local block = { of_operators = true }
-
 -- Read the key; writes nothing.
-function block.open(at, _, now, base)
-  local self = { now = now, base = base, key = KEYS[at], keys = 1, limit = 0, window = 0 }
-  self.set_at = 0
+-- -> the block, and the key behind its own
+local function open(at)
+  local self = { key = KEYS[at], limit = 0, window = 0, active = false, set_at = 0, terms = false }
   local value = redis.call("GET", self.key)
   if value then
     if #value ~= SIZE then
@@ -33,52 +31,44 @@ function block.open(at, _, now, base)
     end
     self.set_at = math.min(now, set_at)
   end
-  return self
+  return self, at + 1
 end
 
 local function wait(self)
   if not self.active then
     return 0
   end
-  return self.endless and UNTOLD or self.ends - self.now
+  return self.endless and UNTOLD or self.ends - now
 end
 
-function block.refuses(self)
+local function refuses(self)
   return self.active
 end
 
-function block.charge() end
-
 -- Nothing is counted; a block whose end was drawn in keeps to it.
-function block.refused(self)
+local function refused(self)
   if self.repaired then
     local value = struct.pack(FORMAT, self.ends, self.set_at)
-    redis.call("SET", self.key, value, "PXAT", self.ends - self.now + self.base)
+    redis.call("SET", self.key, value, "PXAT", self.ends - now + base)
   end
 end
 
 -- -> state (0 admits, 2 blocked), remaining (0), wait (ms), reset (ms)
-function block.verdict(self, refuses)
+local function verdict(self, refuses)
   local left = wait(self)
   return refuses and 2 or 0, 0, refuses and left or 0, left
 end
 
-function block.settle()
-  return 0, 0
-end
-
 -- -> entries freed (0), blocks lifted
-function block.clear(self)
+local function clear(self)
   redis.call("DEL", self.key)
   return 0, self.active and 1 or 0
 end
 
 -- As sliding_log.inspect; -1 for a block without an end.
-function block.inspect(self)
+local function inspect(self)
   if not self.active then
     return 0, 0, 0, 0, 0, 0
   end
   return 1, 0, wait(self), self.endless and -1 or self.ends, 0, self.set_at
 end
-
-return block

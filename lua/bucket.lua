@@ -1,6 +1,6 @@
 -- bucket: what a token bucket and a leaky bucket share, a level that falls at a steady rate.
 --
--- own     {limit (places it holds), rate, period (ms): `rate` places drain in `period`}
+-- own     limit (places it holds), rate, period (ms): `rate` places drain in `period`
 -- value   29 bytes, big-endian: as of (6, ms) · level (7) · the period it is reckoned by (6) · the
 --         rate (4) · since when it has had these two, or was cleared (6, ms; 0 = always)
 -- life    until the level has drained; at least as long after `since` as a full one takes to drain
@@ -14,18 +14,20 @@
 
 local FORMAT, SIZE = ">I6I7I6I4I6", 29
 
-local bucket = { drains = true }
-
 local function converted(level, from, to)
   local whole, rest = math.floor(level / from), level % from
   return whole * to + math.ceil(rest / from * to)
 end
 
 -- Read the key; writes nothing.
-function bucket.open(at, own, now, base)
-  local self = { now = now, base = base, key = KEYS[at], keys = 1, level = 0, since = 0 }
-  self.limit, self.rate, self.period = own[1], own[2], own[3]
-  self.window = math.ceil(self.limit * self.period / self.rate)
+-- -> the limit, and the key behind its own
+local function open(at, _, limit, rate, period)
+  local self = {
+    key = KEYS[at], limit = limit, rate = rate, period = period,
+    window = math.ceil(limit * period / rate), level = 0, since = 0, delay = false,
+    found = false, repaired = false,
+    algorithm = false, weight = false, terms = false, -- as open_limits.lua says
+  }
   local value = redis.call("GET", self.key)
   if value then
     if #value ~= SIZE then
@@ -47,7 +49,7 @@ function bucket.open(at, own, now, base)
     local age = math.max(0, now - as_of)
     self.level = age * self.rate < level and level - age * self.rate or 0
   end
-  return self
+  return self, at + 1
 end
 
 local function drained_in(self, level)
@@ -57,40 +59,40 @@ end
 local function save(self)
   local life = drained_in(self, self.level)
   if self.since > 0 then
-    life = math.max(life, self.since + self.window - self.now)
+    life = math.max(life, self.since + self.window - now)
   end
   if life == 0 then
     redis.call("DEL", self.key)
     return
   end
-  local value = struct.pack(FORMAT, self.now, self.level, self.period, self.rate, self.since)
-  redis.call("SET", self.key, value, "PXAT", life + self.base)
+  local value = struct.pack(FORMAT, now, self.level, self.period, self.rate, self.since)
+  redis.call("SET", self.key, value, "PXAT", life + base)
 end
 
-function bucket.refuses(self, cost)
+local function refuses(self, cost)
   return self.level + cost * self.period > self.limit * self.period
 end
 
 -- Milliseconds until what is in it now has drained.
-function bucket.wait_to_drain(self)
+local function wait_to_drain(self)
   return drained_in(self, self.level)
 end
 
-function bucket.charge(self, cost)
+local function charge(self, cost)
   self.level = self.level + cost * self.period
   save(self)
 end
 
 -- A refused attempt leaves no trace; what a stepped-back clock made is mended, and no key lives
 -- for ever.
-function bucket.refused(self)
+local function refused(self)
   if self.found and (self.repaired or redis.call("PTTL", self.key) == -1) then
     save(self)
   end
 end
 
 -- -> state (0 admits, 1 full), remaining, wait (ms, -1 never), reset (ms until it is drained)
-function bucket.verdict(self, refuses, cost)
+local function verdict(self, refuses, cost)
   local room = self.limit * self.period - self.level
   local remaining, wait = math.max(0, math.floor(room / self.period)), 0
   if refuses then
@@ -100,31 +102,29 @@ function bucket.verdict(self, refuses, cost)
 end
 
 -- Take out so many parts.
-function bucket.give_back(self, parts)
+local function give_back(self, parts)
   self.level = math.max(0, self.level - parts)
   save(self)
 end
 
 -- -> entries freed, locks ended
-function bucket.clear(self)
+local function clear(self)
   local freed = math.ceil(self.level / self.period)
   if self.level > 0 then
-    self.level, self.since = 0, self.now
+    self.level, self.since = 0, now
     save(self)
   end
   return freed, 0
 end
 
 -- As sliding_log.inspect; a bucket knows no times, and there is no lock.
-function bucket.inspect(self)
+local function inspect(self)
   local taken = math.ceil(self.level / self.period)
   local frees = taken > 0 and drained_in(self, self.level - (taken - 1) * self.period) or 0
   return taken, 0, frees, 0, 0, 0
 end
 
--- A table of its functions, for an algorithm to put its own beside.
-function bucket.derive()
-  return setmetatable({}, { __index = bucket })
-end
-
-return bucket
+return {
+  open = open, refuses = refuses, charge = charge, refused = refused, verdict = verdict,
+  clear = clear, inspect = inspect, wait_to_drain = wait_to_drain, give_back = give_back,
+}

@@ -1,19 +1,20 @@
 -- calendar: where days and months of a time zone end.
 --
--- offsets  {from (ms, UTC), offset (ms), from, offset, …}: from when on local time is so far ahead
---          of UTC, the oldest first; {} is UTC. Times before the first have its offset.
+-- offsets  from (ms, UTC), offset (ms), from, offset, … (seven bytes each): from when on local time is
+--          so far ahead of UTC, the oldest first; none is UTC. Times before the first have its offset.
 -- cost     O(offsets)
 
-local DAY = 86400000
-
-local calendar = {}
+local DAY, UNIT_DAY = 86400000, 1
 
 -- -> the offset at a time; when it began
 local function offset_at(offsets, time)
-  local offset, since = offsets[2] or 0, 0
-  for at = 1, #offsets, 2 do
-    if offsets[at] <= time then
-      since, offset = offsets[at], offsets[at + 1]
+  local offset, since = 0, 0
+  for at = 1, #offsets, 14 do
+    local from, ahead = struct.unpack(">i7i7", offsets, at)
+    if from <= time then
+      since, offset = from, ahead
+    elseif at == 1 then
+      offset = ahead
     end
   end
   return offset, since
@@ -39,11 +40,11 @@ local function next_month(day)
   return era * 146097 + 365 * year + leap_days + first - 719468
 end
 
--- When the local day or month that this time lies in ends, ms since the epoch.
-function calendar.end_of(unit, offsets, time)
+-- When the local day (unit 1) or month (2) that this time lies in ends, ms since the epoch.
+local function end_of(unit, offsets, time)
   local before = offset_at(offsets, time)
   local day = math.floor((time + before) / DAY)
-  local midnight = (unit == "day" and day + 1 or next_month(day)) * DAY
+  local midnight = (unit == UNIT_DAY and day + 1 or next_month(day)) * DAY
   local ends = midnight - before
   local after, since = offset_at(offsets, ends)
   if after == before then
@@ -53,4 +54,4 @@ function calendar.end_of(unit, offsets, time)
   return math.max(midnight - after, since)
 end
 
-return calendar
+return { end_of = end_of }

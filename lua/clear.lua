@@ -5,10 +5,8 @@
 -- reply   two integers for each limit: entries freed, locks ended
 -- cost    O(1) a limit
 
-local now, base = clock(ARGV[1])
-
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, base)) do
+for _, limit in ipairs((open_limits(ARGV[2], ARGV[3]))) do
   local freed, ended = limit.algorithm.clear(limit)
   reply[#reply + 1], reply[#reply + 2] = freed, ended
 end

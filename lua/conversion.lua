@@ -1,6 +1,6 @@
 -- conversion: a breaker on messages with codes; locks if too few of the last codes were entered.
 --
--- own     {least, of, lockout (ms), life of a code (ms), entered}
+-- own     least, of, lockout (ms), life of a code (ms), entered
 --         entered: 1 = a settle says that the code was entered; 0 = that it was never sent
 -- keys    one
 -- value   big-endian: lock's end (6, ms; 0 = none) · set at (6, ms) · newest attempt (6, ms) ·
@@ -20,26 +20,26 @@
 local HEAD, SIZE = ">I6I6I6B", 19
 local PENDING, ID_AT = 10, 6
 
-local conversion = {}
-
 local function finish(self, how)
   self.finished = string.sub(self.finished .. how, -self.of)
 end
 
 local function locked(self)
-  return self.now < self.ends
+  return now < self.ends
 end
 
 -- Read the key and finish what is over; writes nothing.
-function conversion.open(at, own, now, base)
-  local self = { now = now, base = base, key = KEYS[at], keys = 1 }
-  self.least, self.of, self.lockout, self.life = own[1], own[2], own[3], own[4]
-  self.limit, self.entered = self.of, own[5] == 1
-  self.window, self.quiet = self.lockout, self.lockout + self.life
-  self.ends, self.set_at, self.newest, self.finished, self.pending = 0, 0, 0, "", {}
+-- -> the limit, and the key behind its own
+local function open(at, _, least, of, lockout, life, entered)
+  local self = {
+    key = KEYS[at], least = least, of = of, lockout = lockout, life = life,
+    entered = entered == 1, limit = of, window = lockout, quiet = lockout + life,
+    ends = 0, set_at = 0, newest = 0, finished = "", pending = {},
+    algorithm = false, weight = false, terms = false, -- as open_limits.lua says
+  }
   local value = redis.call("GET", self.key)
   if not value then
-    return self
+    return self, at + 1
   end
   if #value < SIZE then
     error("authguard: malformed conversion")
@@ -54,20 +54,20 @@ function conversion.open(at, own, now, base)
   end
   self.newest = math.min(newest, now)
   if locked(self) or now >= self.newest + self.quiet then
-    return self
+    return self, at + 1
   end
   finished = string.sub(value, SIZE + 1, SIZE + finished)
   self.finished = string.sub(finished, -self.of)
   for from = SIZE + #finished + 1, #value, PENDING do
-    local age = times.age(value, from, now)
-    if age >= self.life then
+    local since = age(value, from)
+    if since >= self.life then
       finish(self, "\0")
     else
       local id = string.sub(value, from + ID_AT - 1, from + PENDING - 1)
-      self.pending[#self.pending + 1] = { sent_at = now - math.max(0, age), id = id }
+      self.pending[#self.pending + 1] = { sent_at = now - math.max(0, since), id = id }
     end
   end
-  return self
+  return self, at + 1
 end
 
 local function save(self)
@@ -78,31 +78,31 @@ local function save(self)
   local head = struct.pack(HEAD, self.ends, self.set_at, self.newest, #self.finished)
   local parts = { head, self.finished }
   for _, it in ipairs(self.pending) do
-    parts[#parts + 1] = times.stamp(it.sent_at) .. it.id
+    parts[#parts + 1] = stamp(it.sent_at) .. it.id
   end
   local until_ = locked(self) and self.ends or self.newest + self.quiet
-  redis.call("SET", self.key, table.concat(parts), "PXAT", until_ - self.now + self.base)
+  redis.call("SET", self.key, table.concat(parts), "PXAT", until_ - now + base)
 end
 
-function conversion.refuses(self)
+local function refuses(self)
   return locked(self)
 end
 
-function conversion.charge(self, _, id)
-  self.newest = self.now
+local function charge(self, _, id)
+  self.newest = now
   local _, entered = string.gsub(self.finished, "\1", "")
   if #self.finished >= self.of and entered < self.least then
-    self.ends, self.set_at, self.lock_set = self.now + self.lockout, self.now, true
+    self.ends, self.set_at, self.lock_set = now + self.lockout, now, true
     self.finished, self.pending = "", {}
   elseif #self.pending < self.of then
-    self.pending[#self.pending + 1] = { sent_at = self.now, id = id }
+    self.pending[#self.pending + 1] = { sent_at = now, id = id }
   end
   save(self)
 end
 
 -- A refused attempt leaves no trace; what a stepped-back clock made is mended, and no key lives
 -- for ever.
-function conversion.refused(self)
+local function refused(self)
   if self.found and (self.repaired or redis.call("PTTL", self.key) == -1) then
     save(self)
   end
@@ -110,18 +110,18 @@ end
 
 -- -> state (0 admits, 2 locked, 3 admitted and set the lock), remaining (0 or `of`), wait (ms),
 --    reset (ms until it holds nothing)
-function conversion.verdict(self, refuses)
+local function verdict(self, refuses)
   if locked(self) then
-    local wait = self.ends - self.now
+    local wait = self.ends - now
     return refuses and 2 or (self.lock_set and 3 or 0), 0, refuses and wait or 0, wait
   end
   local holds = self.finished ~= "" or #self.pending > 0
-  return 0, self.of, 0, holds and self.newest + self.quiet - self.now or 0
+  return 0, self.of, 0, holds and self.newest + self.quiet - now or 0
 end
 
 -- The code was entered, or never sent. A second time it finds nothing.
 -- -> entries freed, locks lifted
-function conversion.settle(self, _, id)
+local function settle(self, _, id)
   for i, it in ipairs(self.pending) do
     if it.id == id then
       table.remove(self.pending, i)
@@ -136,19 +136,17 @@ function conversion.settle(self, _, id)
 end
 
 -- -> entries freed, locks ended
-function conversion.clear(self)
+local function clear(self)
   redis.call("DEL", self.key)
   return #self.finished + #self.pending, locked(self) and 1 or 0
 end
 
 -- As sliding_log.inspect; used are the finished codes that it judges by.
-function conversion.inspect(self)
+local function inspect(self)
   local held = self.finished ~= "" or #self.pending > 0
   local newest = held and self.newest or 0
   if locked(self) then
-    return 0, 0, self.ends - self.now, self.ends, 0, self.set_at
+    return 0, 0, self.ends - now, self.ends, 0, self.set_at
   end
   return #self.finished, newest, 0, 0, 0, 0
 end
-
-return conversion

@@ -1,6 +1,6 @@
 -- distinct: at most `limit` different values in any window, to the millisecond.
 --
--- own     {limit, window (ms), forgives (1 = a success takes its value out)}
+-- own     limit, window (ms), forgives (1 = a success takes its value out)
 -- keys    one; and six bytes of ARGV's members, which stand for the attempt's value
 -- value   one string of entries, the least recent first, 22 bytes each, big-endian:
 --           5  time of the value's latest attempt (times.lua)
@@ -17,98 +17,107 @@
 
 local ENTRY, MOST = 22, 255
 local PREVIOUS_AT, MEMBER_AT, ID_AT, COUNT_AT = 6, 11, 17, 22
-local NOBODY = string.rep("\0", 5)
+local NOBODY = "\0\0\0\0\0"
+local NONE = "\0\0\0\0\0"
 
-local distinct = { tells_apart = true }
-
--- Read the log's entries that count; writes nothing.
-function distinct.open(at, own, now, base, member)
-  local self = { now = now, base = base, key = KEYS[at], keys = 1, member = member }
-  self.limit, self.window, self.forgives, self.entries = own[1], own[2], own[3] == 1, {}
-  local log = redis.call("GET", self.key) or ""
-  if #log % ENTRY ~= 0 then
-    error("authguard: malformed log")
+-- The byte at which the entry of this member begins, if there is one.
+local function find(log, member)
+  local at = string.find(log, member, 1, true)
+  while at and at % ENTRY ~= MEMBER_AT do -- the bytes of something else
+    at = string.find(log, member, at + 1, true)
   end
-  self.found = #log > 0
-  for from = 1, #log, ENTRY do
-    local latest, previous = now - times.age(log, from, now), nil
-    if string.sub(log, from + PREVIOUS_AT - 1, from + MEMBER_AT - 2) ~= times.NONE then
-      previous = math.min(now, now - times.age(log, from + PREVIOUS_AT - 1, now))
-    end
-    self.repaired = self.repaired or latest > now
-    latest = math.min(now, latest)
-    if now - latest < self.window then
-      local entry = { latest = latest, previous = previous }
-      entry.member = string.sub(log, from + MEMBER_AT - 1, from + ID_AT - 2)
-      entry.id = string.sub(log, from + ID_AT - 1, from + COUNT_AT - 2)
-      entry.stand = string.byte(log, from + COUNT_AT - 1)
-      self.entries[#self.entries + 1] = entry
-      if entry.member == member then
-        self.known = #self.entries
-      end
-    end
-  end
-  return self
+  return at and at - MEMBER_AT + 1
 end
 
-local function counts(self, time)
-  return time ~= nil and self.now - time < self.window
+-- What few calls meet: entries that lie ahead are drawn in, and those that no longer count left out.
+local function consider(self, log)
+  local entries = {}
+  self.drawn_in = self.newest < 0
+  for at = 1, #log, ENTRY do
+    local latest, previous = age(log, at), string.sub(log, at + PREVIOUS_AT - 1, at + MEMBER_AT - 2)
+    if latest < 0 and previous ~= NONE and age(previous, 1) < 0 then
+      previous = stamp_now
+    end
+    if latest < self.window then
+      entries[#entries + 1] = (latest < 0 and stamp_now or string.sub(log, at, at + PREVIOUS_AT - 2))
+        .. previous .. string.sub(log, at + MEMBER_AT - 1, at + ENTRY - 1)
+    end
+  end
+  self.log, self.newest = table.concat(entries), math.max(0, self.newest)
 end
 
-local function save(self)
-  local parts = {}
-  for i, it in ipairs(self.entries) do
-    local previous = counts(self, it.previous) and times.stamp(it.previous) or times.NONE
-    parts[i] = times.stamp(it.latest) .. previous .. it.member .. it.id .. string.char(it.stand)
+-- Read the log; writes nothing.
+-- -> the limit, and the key behind its own
+local function open(at, member, limit, window, forgives)
+  local log = redis.call("GET", KEYS[at]) or ""
+  local self = {
+    at = at, limit = limit, window = window, forgives = forgives == 1, member = member,
+    log = log, newest = 0, -- the entries that count, and how old the newest of all is (ms)
+    known = nil, -- the byte at which that of the attempt's value begins
+    algorithm = false, weight = false, -- as open_limits.lua says
+  } -- and drawn_in, terms
+  if log ~= "" then
+    if #log % ENTRY ~= 0 then
+      error("authguard: malformed log")
+    end
+    self.newest = age(log, #log - ENTRY + 1)
+    if self.newest < 0 or age(log, 1) >= window then
+      consider(self, log)
+    end
+    self.known = find(self.log, member)
   end
-  if #parts == 0 then
-    redis.call("DEL", self.key)
+  return self, at + 1
+end
+
+-- Keep these entries, all of which count; of a time before, those that count alone.
+local function save(self, log)
+  for at = PREVIOUS_AT, #log, ENTRY do
+    local previous = string.sub(log, at, at + MEMBER_AT - PREVIOUS_AT - 1)
+    if previous ~= NONE and age(previous, 1) >= self.window then
+      log = string.sub(log, 1, at - 1) .. NONE .. string.sub(log, at + MEMBER_AT - PREVIOUS_AT)
+    end
+  end
+  self.log, self.known = log, find(log, self.member)
+  if log == "" then
+    redis.call("DEL", KEYS[self.at])
     return
   end
-  local life = self.entries[#parts].latest + self.window - self.now
-  redis.call("SET", self.key, table.concat(parts), "PXAT", life + self.base)
+  self.newest = age(log, #log - ENTRY + 1)
+  redis.call("SET", KEYS[self.at], log, "PXAT", self.window - self.newest + base)
 end
 
--- Put the entry in behind all that are no later.
-local function insert(self, entry)
-  local at = #self.entries + 1
-  while at > 1 and self.entries[at - 1].latest > entry.latest do
-    at = at - 1
+local function refuses(self)
+  return not self.known and #self.log >= self.limit * ENTRY
+end
+
+local function charge(self, _, id)
+  local log, known, previous, stand = self.log, self.known, NONE, 1
+  if known then
+    previous = string.sub(log, known, known + PREVIOUS_AT - 2)
+    stand = math.min(MOST, string.byte(log, known + COUNT_AT - 1) + 1)
+    log = string.sub(log, 1, known - 1) .. string.sub(log, known + ENTRY)
   end
-  table.insert(self.entries, at, entry)
-end
-
-function distinct.refuses(self)
-  return self.known == nil and #self.entries >= self.limit
-end
-
-function distinct.charge(self, _, id)
-  local before = self.known and table.remove(self.entries, self.known)
-  insert(self, {
-    latest = self.now, previous = before and before.latest, member = self.member, id = id,
-    stand = math.min(MOST, before and before.stand + 1 or 1),
-  })
-  save(self)
+  save(self, log .. stamp_now .. previous .. self.member .. id .. string.char(stand))
 end
 
 -- A refused attempt leaves no trace; what a stepped-back clock made is mended, and no key lives
 -- for ever.
-function distinct.refused(self)
-  if self.found and (self.repaired or redis.call("PTTL", self.key) == -1) then
-    save(self)
+local function refused(self)
+  local there = self.log ~= "" or self.newest > 0
+  if self.drawn_in or (there and redis.call("PTTL", KEYS[self.at]) == -1) then
+    save(self, self.log)
   end
 end
 
 -- -> state (0 admits, 1 full), remaining (other values), wait (ms), reset (ms until all is free)
-function distinct.verdict(self, refuses)
-  local used = #self.entries
-  local reset = used > 0 and self.entries[used].latest + self.window - self.now or 0
-  local remaining = math.max(0, self.limit - used)
+local function verdict(self, refuses)
+  local log = self.log
+  local taken, reset = #log / ENTRY, log ~= "" and self.window - self.newest or 0
+  local remaining = math.max(0, self.limit - taken)
   if not refuses then
     return 0, remaining, 0, reset
   end
-  local leaving = self.entries[used - self.limit + 1]
-  return 1, remaining, leaving.latest + self.window - self.now, reset
+  return 1, remaining, self.window - age(log, (taken - self.limit) * ENTRY + 1), reset
 end
 
 -- The value's latest attempt takes itself back: out altogether where a success forgives, else the
@@ -116,44 +125,49 @@ end
 -- while any stands. One that a later attempt has followed can't be told from others: it is one less
 -- that stands. Done once for each attempt.
 -- -> entries freed, locks lifted
-function distinct.settle(self, set_at, id)
-  local entry, made = self.entries[self.known], math.min(set_at, self.now)
-  if entry == nil or not counts(self, made) or made > entry.latest then
+local function settle(self, set_at, id)
+  local log, at, made = self.log, self.known, math.min(set_at, now)
+  if not at or now - made >= self.window or made > now - age(log, at) then
     return 0, 0
   end
-  local stand = entry.stand == MOST and MOST or entry.stand - 1
-  local last = entry.latest == made and entry.id == id
-  table.remove(self.entries, self.known)
+  local latest, previous = now - age(log, at), nil
+  if string.sub(log, at + PREVIOUS_AT - 1, at + MEMBER_AT - 2) ~= NONE then
+    previous = now - age(log, at + PREVIOUS_AT - 1)
+  end
+  local its_id = string.sub(log, at + ID_AT - 1, at + COUNT_AT - 2)
+  local stand, last = string.byte(log, at + COUNT_AT - 1), latest == made and its_id == id
+  local rest = string.sub(log, 1, at - 1) .. string.sub(log, at + ENTRY)
+  stand = stand == MOST and MOST or stand - 1
   if stand == 0 or (last and self.forgives) then
-    save(self)
+    save(self, rest)
     return 1, 0
   end
-  local it = { latest = entry.latest, previous = entry.previous, member = entry.member }
-  it.id, it.stand = entry.id, stand
   if last then
-    it.latest = counts(self, entry.previous) and entry.previous or entry.latest
-    it.previous, it.id = nil, NOBODY
-  elseif entry.previous == made then
-    it.previous = nil
+    latest = previous and now - previous < self.window and previous or latest
+    previous, its_id = nil, NOBODY
+  elseif previous == made then
+    previous = nil
   end
-  insert(self, it)
-  save(self)
+  local to = #rest + 1 -- behind all that are no later
+  while to > 1 and now - age(rest, to - ENTRY) > latest do
+    to = to - ENTRY
+  end
+  local entry = stamp(latest) .. (previous and stamp(previous) or NONE) .. self.member .. its_id
+  save(self, string.sub(rest, 1, to - 1) .. entry .. string.char(stand) .. string.sub(rest, to))
   return 0, 0
 end
 
 -- -> entries freed, locks ended
-function distinct.clear(self)
-  redis.call("DEL", self.key)
-  return #self.entries, 0
+local function clear(self)
+  redis.call("DEL", KEYS[self.at])
+  return #self.log / ENTRY, 0
 end
 
 -- As sliding_log.inspect; there is no lock.
-function distinct.inspect(self)
-  local used = #self.entries
-  if used == 0 then
+local function inspect(self)
+  local log = self.log
+  if log == "" then
     return 0, 0, 0, 0, 0, 0
   end
-  return used, self.entries[used].latest, self.entries[1].latest + self.window - self.now, 0, 0, 0
+  return #log / ENTRY, now - self.newest, self.window - age(log, 1), 0, 0, 0
 end
-
-return distinct

@@ -1,8 +1,8 @@
 -- fixed_window: at most `limit` places in each window of the clock, aligned to the epoch in UTC, or
 -- to the days or months of a time zone.
 --
--- own     {limit, window (ms), kept (places of the limit that are not this attempt's to use),
---         calendar ("", "day" or "month"), offsets (calendar.lua)}
+-- own     limit, window (ms), kept (places of the limit that are not this attempt's to use),
+--         calendar (0 none, 1 day, 2 month), offsets (calendar.lua)
 -- keys    one
 -- value   17 bytes, big-endian: the window's end (6, ms) · places used (5) · cleared at (6, ms; 0 =
 --         never)
@@ -18,21 +18,23 @@
 
 local FORMAT, SIZE = ">I6I5I6", 17
 
-local fixed_window = {}
-
 local function end_of(self, time)
-  if self.calendar ~= "" then
-    return calendar.end_of(self.calendar, self.offsets, time)
+  if self.calendar > 0 then
+    return calendar().end_of(self.calendar, self.offsets, time)
   end
   return time - time % self.window + self.window
 end
 
 -- Read the key; writes nothing.
-function fixed_window.open(at, own, now, base)
-  local self = { now = now, base = base, key = KEYS[at], keys = 1 }
-  self.limit, self.window, self.most = own[1], own[2], math.max(0, own[1] - own[3])
-  self.calendar, self.offsets = own[4], own[5]
-  self.ends, self.used, self.cleared_at = end_of(self, now), 0, 0
+-- -> the limit, and the key behind its own
+local function open(at, _, limit, window, kept, unit, offsets)
+  local self = {
+    key = KEYS[at], limit = limit, window = window, most = math.max(0, limit - kept),
+    calendar = unit, offsets = offsets, ends = 0, used = 0, cleared_at = 0,
+    found = false, repaired = false,
+    algorithm = false, weight = false, terms = false, -- as open_limits.lua says
+  }
+  self.ends = end_of(self, now)
   local value = redis.call("GET", self.key)
   if value then
     if #value ~= SIZE then
@@ -46,7 +48,7 @@ function fixed_window.open(at, own, now, base)
       self.ends, self.used, self.cleared_at = math.min(ends, latest), used, math.min(now, cleared_at)
     end
   end
-  return self
+  return self, at + 1
 end
 
 local function save(self)
@@ -55,29 +57,29 @@ local function save(self)
     return
   end
   local value = struct.pack(FORMAT, self.ends, self.used, self.cleared_at)
-  redis.call("SET", self.key, value, "PXAT", self.ends - self.now + self.base)
+  redis.call("SET", self.key, value, "PXAT", self.ends - now + base)
 end
 
-function fixed_window.refuses(self, cost)
+local function refuses(self, cost)
   return self.used + cost > self.most
 end
 
-function fixed_window.charge(self, cost)
+local function charge(self, cost)
   self.used = self.used + cost
   save(self)
 end
 
 -- A refused attempt leaves no trace; what a stepped-back clock made is mended, and no key lives
 -- for ever.
-function fixed_window.refused(self)
+local function refused(self)
   if self.found and (self.repaired or redis.call("PTTL", self.key) == -1) then
     save(self)
   end
 end
 
 -- -> state (0 admits, 1 full), remaining, wait (ms, -1 never), reset (ms until all is free)
-function fixed_window.verdict(self, refuses, cost)
-  local left = self.ends - self.now
+local function verdict(self, refuses, cost)
+  local left = self.ends - now
   local reset = self.used > 0 and left or 0
   local remaining = math.max(0, self.most - self.used)
   if not refuses then
@@ -88,8 +90,8 @@ end
 
 -- An attempt takes its places back while its own window still runs.
 -- -> entries freed, locks lifted
-function fixed_window.settle(self, set_at, _, cost)
-  local over = set_at > self.now or set_at <= self.cleared_at
+local function settle(self, set_at, _, cost)
+  local over = set_at > now or set_at <= self.cleared_at
   if over or end_of(self, set_at) ~= self.ends then
     return 0, 0
   end
@@ -102,18 +104,16 @@ function fixed_window.settle(self, set_at, _, cost)
 end
 
 -- -> entries freed, locks ended
-function fixed_window.clear(self)
+local function clear(self)
   local freed = self.used
   if freed > 0 then
-    self.used, self.cleared_at = 0, self.now
+    self.used, self.cleared_at = 0, now
     save(self)
   end
   return freed, 0
 end
 
 -- As sliding_log.inspect; a counter knows no times, and there is no lock.
-function fixed_window.inspect(self)
-  return self.used, 0, self.used > 0 and self.ends - self.now or 0, 0, 0, 0
+local function inspect(self)
+  return self.used, 0, self.used > 0 and self.ends - now or 0, 0, 0, 0
 end
-
-return fixed_window

@@ -6,15 +6,16 @@
 -- The level is the work that is ahead: an attempt's turn comes when it has drained. A turn that was
 -- given stays given: were one taken back, the next would share another's.
 
-local leaky_bucket = bucket.derive()
+local open, refuses, refused = bucket.open, bucket.refuses, bucket.refused
+local clear, inspect = bucket.clear, bucket.inspect
 
-function leaky_bucket.charge(self, cost)
+local function charge(self, cost)
   self.delay = bucket.wait_to_drain(self)
   bucket.charge(self, cost)
 end
 
 -- -> as bucket.verdict; where it admits, wait is the time until the turn comes (ms)
-function leaky_bucket.verdict(self, refuses, cost)
+local function verdict(self, refuses, cost)
   local state, remaining, wait, reset = bucket.verdict(self, refuses, cost)
   if not refuses then
     wait = self.delay or bucket.wait_to_drain(self)
@@ -23,8 +24,6 @@ function leaky_bucket.verdict(self, refuses, cost)
 end
 
 -- -> entries freed, locks lifted
-function leaky_bucket.settle()
+local function settle()
   return 0, 0
 end
-
-return leaky_bucket

@@ -4,62 +4,64 @@
 --         set at (6, ms) · set by (5, the attempt's id)
 -- life    until the level is forgotten: `quiet` ms after the lock's end, where quiet is the
 --         longest of the lockouts, or the limit's window if that is longer
--- cost    O(1) each
+-- cost    O(1) each, O(lockouts) to open
 --
 -- The end is fixed when the lock is set. A lock climbs one level for each episode (level n waits
--- lockouts[n], the last one repeats) and starts over after the quiet time. An end further away
--- than its own lockout can only come from a clock that stepped back (or from a policy that was
+-- the n-th of the lockouts, the last one repeats) and starts over after the quiet time. An end further
+-- away than its own lockout can only come from a clock that stepped back (or from a policy that was
 -- shortened): it is drawn in, so that nobody waits longer than one lockout.
+-- Most calls meet no lock: sliding_log.lua makes these functions once one is there or is to be set.
 
 local FORMAT, SIZE = ">I6BI6I6c5", 24
-local NOBODY = string.rep("\0", 5)
+local NOBODY = "\0\0\0\0\0"
 
 local lock = {}
 
-local function longest(lockouts, window)
-  for _, length in ipairs(lockouts) do
-    window = math.max(window, length)
+-- The lock of a key where none is yet.
+function lock.none(key, lockouts, window)
+  local lengths, quiet = {}, window
+  for at = 1, #lockouts, 7 do
+    lengths[#lengths + 1] = struct.unpack(">I7", lockouts, at)
+    quiet = math.max(quiet, lengths[#lengths])
   end
-  return window
+  return {
+    key = key, lengths = lengths, quiet = quiet,
+    ends = 0, stored_ends = 0, level = 0, previous = 0, set_at = 0, set_by = NOBODY,
+    found = false, repaired = false,
+  }
 end
 
--- Read the lock at `key`; writes nothing.
-function lock.open(key, lockouts, window, now, base)
-  local self = {
-    key = key, lockouts = lockouts, now = now, base = base, quiet = longest(lockouts, window),
-    ends = 0, stored_ends = 0, level = 0, previous = 0, set_at = 0, set_by = NOBODY,
-  }
-  local value = redis.call("GET", key)
-  if value then
-    if #value ~= SIZE then
-      error("authguard: malformed lock")
-    end
-    self.found = true
-    self.ends, self.level, self.previous, self.set_at, self.set_by = struct.unpack(FORMAT, value)
-    self.stored_ends = self.ends
-    local length = lockouts[math.max(1, math.min(self.level, #lockouts))]
-    if self.ends - now > length then
-      self.ends, self.repaired = now + length, true
-    end
-    if self.previous > now then -- it had passed: only a clock that stepped back puts it ahead
-      self.previous, self.repaired = now, true
-    end
-    if now >= self.ends + self.quiet then
-      self.level = 0
-    end
+-- The lock that `value` tells of; writes nothing.
+function lock.open(value, key, lockouts, window)
+  if #value ~= SIZE then
+    error("authguard: malformed lock")
+  end
+  local self = lock.none(key, lockouts, window)
+  self.found = true
+  self.ends, self.level, self.previous, self.set_at, self.set_by = struct.unpack(FORMAT, value)
+  self.stored_ends = self.ends
+  local length = self.lengths[math.max(1, math.min(self.level, #self.lengths))]
+  if self.ends - now > length then
+    self.ends, self.repaired = now + length, true
+  end
+  if self.previous > now then -- it had passed: only a clock that stepped back puts it ahead
+    self.previous, self.repaired = now, true
+  end
+  if now >= self.ends + self.quiet then
+    self.level = 0
   end
   return self
 end
 
 function lock.active(self)
-  return self.now < self.ends
+  return now < self.ends
 end
 
 -- The log holds an entry made after the lock's end, though by the clock the end still lies ahead:
 -- the clock stepped back. The lock stays ended, and what was made after it goes on counting.
 function lock.has_ended(self)
   if lock.active(self) then
-    self.ends, self.repaired = self.now, true
+    self.ends, self.repaired = now, true
   end
 end
 
@@ -72,16 +74,16 @@ end
 
 local function save(self)
   local value = struct.pack(FORMAT, self.ends, self.level, self.previous, self.set_at, self.set_by)
-  local life = math.max(1, self.ends + self.quiet - self.now)
-  redis.call("SET", self.key, value, "PXAT", life + self.base)
+  local life = math.max(1, self.ends + self.quiet - now)
+  redis.call("SET", self.key, value, "PXAT", life + base)
   self.found, self.repaired = true, false
 end
 
 -- Lock from now on; the reservation `id` filled the log.
 function lock.set(self, id)
   self.previous, self.level = self.ends, math.min(self.level + 1, 255)
-  self.ends = self.now + self.lockouts[math.min(self.level, #self.lockouts)]
-  self.set_at, self.set_by = self.now, id
+  self.ends = now + self.lengths[math.min(self.level, #self.lengths)]
+  self.set_at, self.set_by = now, id
   save(self)
 end
 
@@ -108,7 +110,7 @@ end
 function lock.finish(self)
   local ended = lock.active(self)
   if ended then
-    self.ends, self.previous, self.set_at, self.set_by = self.now, 0, 0, NOBODY
+    self.ends, self.previous, self.set_at, self.set_by = now, 0, 0, NOBODY
   end
   if ended or self.repaired then
     save(self)

@@ -5,7 +5,6 @@
 -- reply   the mark
 -- cost    O(1)
 
-local _, base = clock(ARGV[1])
 local mark = redis.call("GET", KEYS[1]) or ARGV[2]
 redis.call("SET", KEYS[1], mark, "PXAT", tonumber(ARGV[3]) + base)
 return mark

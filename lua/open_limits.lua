@@ -1,67 +1,61 @@
 -- open_limits: reads and checks all limits of a call, before any verb writes.
 --
--- given    the plan, as decoded: { overrides, loads (how many keys of each), limits, load (share and
---          end, ms, where no key tells it: on a cluster) }; each of the limits is { algorithm, name, weight (places one of the cost takes), flags, own (its
---          algorithm's numbers) }; flags: 1 = elastic, 2 = heeds overrides
+-- given    the plan: bytes, big-endian
+--            1, 1, 2, 2   how many keys tell overrides and the load, how many limits and blocks
+--            2, 7         the load's share (thousandths) and end (ms, 0 = none), where no key tells it:
+--                         on a cluster
+--            for each limit
+--              1, 1       its algorithm's number, flags: 1 = elastic, 2 = heeds overrides
+--              4, 2       weight (places one of the cost takes), how many bytes follow
+--              …          its algorithm's own numbers, seven bytes each; of a list, two bytes for
+--                         its length in bytes, and seven for each of its numbers
+--              …          its name, if it heeds overrides
 --          members, 6 bytes for each limit that tells values apart, in turn
---          now and base (clock.lua); KEYS are shared out in turn: overrides, loads, limits
+--          KEYS are shared out in turn: overrides, loads, limits, blocks
 -- returns  a list with each limit's state, as its algorithm's `open` gives it, besides
---          algorithm       what answers for it
---          weight
---          override_ends   when its override ends (ms), 0 if it has none
---          exempt          whether it is one that exempts
---          whole           the limit without the load, if that scales it
---          after           opens the limit as it is once its override has ended, if it has one
+--            algorithm    what answers for it
+--            weight
+--            terms        nothing, or where an override or the load changes it (terms.lua)
+--              ends       when its override ends (ms), 0 if it has none
+--              exempt     whether that exempts
+--              whole      the limit without the load, if that scales it
+--              wait       ms until it admits, if so many would be without its override's end
+--          the first block's place in KEYS, and how many there are (blocks.lua)
 -- cost     the sum of the algorithms' `open`
 --
 -- An error here (a wrong type, a malformed value, a missing permission) leaves no half state.
 
-local MEMBER = 6
-local ELASTIC, HEEDS_OVERRIDES = 1, 2
+local HEAD, LIMIT, MEMBER = ">BBI2I2I2I7", ">BBI4I2", 6
 
-local open
-function open(at, spec, member, overrides, share, holds, now, base)
-  local kind, algorithm, own = spec[1], algorithms[spec[1]], spec[5]
-  local ends, exempt
-  if spec[4] >= HEEDS_OVERRIDES then
-    own, ends, exempt = terms.override(overrides, spec[2], kind, own)
+local function open_limits(plan, members)
+  local overrides, loads, count, blocks, share, ends, from = struct.unpack(HEAD, plan)
+  local at, member_at, changed = 1 + overrides + loads, 1, now < ends
+  for key = 1, overrides + loads do
+    changed = redis.call("GET", KEYS[key]) or changed
   end
-  local limit
-  if spec[4] % 2 == ELASTIC and share < 1000 then
-    limit = algorithm.open(at, terms.scaled(own, share, algorithm.drains), now, base, member)
-    limit.whole = algorithm.open(at, own, now, base, member)
-    algorithm = terms.elastic(algorithm, holds)
-  else
-    limit = algorithm.open(at, own, now, base, member)
+  if changed then
+    changed = terms().of(overrides, loads, share, ends)
   end
-  limit.algorithm = exempt and terms.exempt(algorithm) or algorithm
-  limit.weight, limit.override_ends, limit.exempt = spec[3], ends or 0, exempt
-  if ends then
-    limit.after = function()
-      return open(at, spec, member, {}, share, holds, now, base)
-    end
-  end
-  return limit
-end
-
-return function(plan, members, now, base)
-  local overrides = terms.overrides(1, plan.overrides, now)
-  local share, holds = terms.load(1 + plan.overrides, plan.loads, now)
-  if plan.load and now < plan.load[2] then
-    share, holds = plan.load[1], plan.load[2] - now
-  end
-  local limits, at, member_at = {}, 1 + plan.overrides + plan.loads, 1
-  for i, spec in ipairs(plan.limits) do
-    local member
-    if algorithms[spec[1]].tells_apart then
+  local limits = { string.byte(plan, 1, count) } -- room for them: a table that grows is copied
+  for i = 1, count do
+    local kind, flags, weight, size, own_at = struct.unpack(LIMIT, plan, from)
+    local algorithm, member, limit = algorithms[kind], nil, nil
+    from = own_at + size
+    if algorithm.tells_apart then
       member = string.sub(members, member_at, member_at + MEMBER - 1)
       member_at = member_at + MEMBER
       if #member ~= MEMBER then
         error("authguard: malformed members")
       end
     end
-    limits[i] = open(at, spec, member, overrides, share, holds, now, base)
-    at = at + limits[i].keys
+    if changed and flags > 0 then
+      limit, at = changed(algorithm, flags, at, member, string.sub(plan, own_at, from - 1))
+    else
+      limit, at = algorithm.open(at, member, struct.unpack(algorithm.own, plan, own_at))
+      limit.algorithm = algorithm
+    end
+    limit.weight = weight
+    limits[i] = limit
   end
-  return limits
+  return limits, at, blocks
 end

@@ -9,10 +9,9 @@
 -- life    until the last of them ends
 -- cost    O(overrides of the account)
 
-local now, base = clock(ARGV[1])
 local name, life = ARGV[2], tonumber(ARGV[4])
 
-local kept, latest = terms.overrides(1, #KEYS, now), 0
+local kept, latest = terms().overrides(1, #KEYS), 0
 local before = kept[name]
 kept[name] = nil
 local ends = before and before[2] or 0

@@ -10,8 +10,6 @@
 -- reply   one integer: when, ms since the epoch
 -- cost    O(KEYS)
 
-local now, base = clock(ARGV[1])
-
 for _, key in ipairs(KEYS) do
   redis.call("SET", key, struct.pack(">I6", now), "PXAT", tonumber(ARGV[2]) + base)
 end

@@ -6,7 +6,6 @@
 -- reply   1
 -- cost    O(1)
 
-local now, base = clock(ARGV[1])
 local life = tonumber(ARGV[2])
 
 redis.call("SET", KEYS[1], struct.pack(">I6I6", now + life, now) .. ARGV[3], "PXAT", life + base)

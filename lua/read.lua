@@ -8,8 +8,6 @@
 -- A record from later than now can only come from a clock that stepped back: it is over too, since
 -- nobody knows how long it has lived.
 
-local now = clock(ARGV[1])
-
 local reply = {}
 for i, key in ipairs(KEYS) do
   local record = redis.call("GET", key)

@@ -7,13 +7,11 @@
 
 local SHORT = 3600000
 
-local now, base = clock(ARGV[1])
-
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[2]), ARGV[3], now, base)) do
+for _, limit in ipairs((open_limits(ARGV[2], ARGV[3]))) do
   local freed, ended = 0, 0
   local lifts = limit.window <= SHORT
-    or limit.algorithm.refuses(limit.whole or limit, limit.weight)
+    or limit.algorithm.refuses(limit.terms and limit.terms.whole or limit, limit.weight)
   if lifts and not limit.algorithm.of_operators then
     freed, ended = limit.algorithm.clear(limit)
   end

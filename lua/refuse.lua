@@ -5,17 +5,22 @@
 --
 -- For a cluster, where one call can't ask all limits. On one server acquire.lua does the same.
 
-local now, base = clock(ARGV[1])
 local cost = tonumber(ARGV[2])
+local limits, first, count = open_limits(ARGV[3], ARGV[4])
+local standing = blocks(first, count)
 
-local reply = { now, 1 }
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[3]), ARGV[4], now, base)) do
+local reply = { now, standing and 0 or 1, string.byte(ARGV[3], 1, 6 * #limits) }
+for i, limit in ipairs(limits) do
   local places = cost * limit.weight
   limit.algorithm.refused(limit, places, false)
   local refuses = limit.algorithm.refuses(limit, places) -- counting a refusal can fill a log
   if refuses then
     reply[2] = 0
   end
-  answer(reply, limit, refuses, places)
+  answer(reply, i, limit, refuses, places)
+end
+for i, each in ipairs(standing or {}) do
+  each.algorithm.refused(each)
+  answer(reply, #limits + i, each, each.algorithm.refuses(each))
 end
 return reply

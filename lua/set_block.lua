@@ -7,7 +7,6 @@
 
 local TEN_YEARS = 3650 * 86400000 -- every key has an expiry
 
-local now, base = clock(ARGV[1])
 local length = tonumber(ARGV[2])
 local ends = length > 0 and now + length or 0
 

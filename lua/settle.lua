@@ -8,11 +8,10 @@
 --
 -- It names its own reservation: the second time it finds nothing and changes nothing.
 
-local now, base = clock(ARGV[1])
 local set_at, id, cost = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
 local reply = {}
-for _, limit in ipairs(open_limits(cjson.decode(ARGV[5]), ARGV[6], now, base)) do
+for _, limit in ipairs((open_limits(ARGV[5], ARGV[6]))) do
   local freed, lifted = limit.algorithm.settle(limit, set_at, id, cost * limit.weight)
   reply[#reply + 1], reply[#reply + 2] = freed, lifted
 end

@@ -1,6 +1,6 @@
 -- sliding_window_counter: at most `limit` places in a sliding window, as two counters estimate it.
 --
--- own     {limit, window (ms)}
+-- own     limit, window (ms)
 -- keys    one
 -- value   28 bytes, big-endian: the current window's end (6, ms) · places used in it (5) · and in
 --         the one before (5) · the window's length (6, ms) · cleared at (6, ms; 0 = never)
@@ -19,18 +19,19 @@
 
 local FORMAT, SIZE = ">I6I5I5I6I6", 28
 
-local sliding_window_counter = {}
-
-local function end_of(self, time)
-  return time - time % self.window + self.window
+local function end_of(window, time)
+  return time - time % window + window
 end
 
 -- Read the key; writes nothing.
-function sliding_window_counter.open(at, own, now, base)
-  local self = { now = now, base = base, key = KEYS[at], keys = 1 }
-  self.limit, self.window = own[1], own[2]
-  self.ends, self.current, self.previous, self.cleared_at = end_of(self, now), 0, 0, 0
-  self.left = self.ends - now
+-- -> the limit, and the key behind its own
+local function open(at, _, limit, window)
+  local runs_until = end_of(window, now)
+  local self = {
+    key = KEYS[at], limit = limit, window = window, ends = runs_until, left = runs_until - now,
+    current = 0, previous = 0, cleared_at = 0, found = false, repaired = false,
+    algorithm = false, weight = false, terms = false, -- as open_limits.lua says
+  }
   local value = redis.call("GET", self.key)
   if value then
     if #value ~= SIZE then
@@ -39,7 +40,7 @@ function sliding_window_counter.open(at, own, now, base)
     self.found = true
     local ends, current, previous, window, cleared_at = struct.unpack(FORMAT, value)
     if now >= ends + window then
-      return self
+      return self, at + 1
     end
     self.cleared_at = math.min(now, cleared_at)
     if ends > self.ends or window ~= self.window then
@@ -50,7 +51,7 @@ function sliding_window_counter.open(at, own, now, base)
       self.previous = current
     end
   end
-  return self
+  return self, at + 1
 end
 
 local function save(self)
@@ -63,7 +64,7 @@ local function save(self)
   )
   local next_too = self.current > 0 or self.cleared_at > 0
   local life = self.left + (next_too and self.window or 0)
-  redis.call("SET", self.key, value, "PXAT", life + self.base)
+  redis.call("SET", self.key, value, "PXAT", life + base)
 end
 
 -- The estimate, in places times ms.
@@ -88,25 +89,25 @@ local function wait(self, cost)
   return self.left + self.window - math.min(self.window, math.floor(need * self.window / self.current))
 end
 
-function sliding_window_counter.refuses(self, cost)
+local function refuses(self, cost)
   return estimate(self) + cost * self.window > self.limit * self.window
 end
 
-function sliding_window_counter.charge(self, cost)
+local function charge(self, cost)
   self.current = self.current + cost
   save(self)
 end
 
 -- A refused attempt leaves no trace; what a stepped-back clock made is mended, and no key lives
 -- for ever.
-function sliding_window_counter.refused(self)
+local function refused(self)
   if self.found and (self.repaired or redis.call("PTTL", self.key) == -1) then
     save(self)
   end
 end
 
 -- -> state (0 admits, 1 full), remaining, wait (ms, -1 never), reset (ms until all is free)
-function sliding_window_counter.verdict(self, refuses, cost)
+local function verdict(self, refuses, cost)
   local reset = 0
   if self.current > 0 then
     reset = self.left + self.window
@@ -119,9 +120,9 @@ end
 
 -- An attempt takes its places back while they still count.
 -- -> entries freed, locks lifted
-function sliding_window_counter.settle(self, set_at, _, cost)
-  local freed, its_end = 0, end_of(self, set_at)
-  if set_at > self.now or set_at <= self.cleared_at then
+local function settle(self, set_at, _, cost)
+  local freed, its_end = 0, end_of(self.window, set_at)
+  if set_at > now or set_at <= self.cleared_at then
     return 0, 0
   elseif its_end == self.ends then
     freed = math.min(cost, self.current)
@@ -137,20 +138,18 @@ function sliding_window_counter.settle(self, set_at, _, cost)
 end
 
 -- -> entries freed, locks ended
-function sliding_window_counter.clear(self)
+local function clear(self)
   local freed = used(self)
   if self.current > 0 or self.previous > 0 then
-    self.current, self.previous, self.cleared_at = 0, 0, self.now
+    self.current, self.previous, self.cleared_at = 0, 0, now
     save(self)
   end
   return freed, 0
 end
 
 -- As sliding_log.inspect; counters know no times, and there is no lock.
-function sliding_window_counter.inspect(self)
+local function inspect(self)
   local taken = used(self)
   local frees = taken > 0 and wait(self, self.limit - taken + 1) or 0
   return taken, 0, frees, 0, 0, 0
 end
-
-return sliding_window_counter

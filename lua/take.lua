@@ -9,8 +9,6 @@
 
 local PROOF = 32
 
-local now = clock(ARGV[1])
-
 local record = redis.call("GET", KEYS[1])
 local ends, made = struct.unpack(">I6I6", record or string.rep("\0", 12))
 if made <= now and now < ends then -- as in read.lua

@@ -12,7 +12,7 @@
 -- would end.
 
 local HEAD, LOAD, WHOLE = ">I6I6", ">I2", 1000
-local EXEMPT = 0
+local EXEMPT, ELASTIC, HEEDS_OVERRIDES = 0, 1, 2
 
 local terms = {}
 
@@ -28,7 +28,7 @@ local function check_override(it)
 end
 
 -- All that hold now, of every key.
-function terms.overrides(first, keys, now)
+function terms.overrides(first, keys)
   local all = {}
   for at = first, first + keys - 1 do
     local value = redis.call("GET", KEYS[at])
@@ -52,7 +52,7 @@ end
 
 -- -> the share in thousandths, for how long it still holds (ms), and when it was said (ms);
 --    1000, 0 and 0 where there is none
-function terms.load(first, keys, now)
+function terms.load(first, keys)
   local share, holds, newest = WHOLE, 0, 0
   for at = first, first + keys - 1 do
     local value = redis.call("GET", KEYS[at])
@@ -70,8 +70,17 @@ function terms.load(first, keys, now)
   return share, holds, newest
 end
 
+-- A list as the plan has it.
+local function packed(numbers)
+  local bytes = {}
+  for i, number in ipairs(numbers) do
+    bytes[i] = struct.pack(">I7", number)
+  end
+  return table.concat(bytes)
+end
+
 -- -> own with an override's numbers in; when that ends (ms; nil if there is none); whether it exempts
-function terms.override(overrides, name, algorithm, own)
+local function override(overrides, name, algorithm, own)
   local it = overrides[name]
   if not it or it[1] ~= algorithm then
     return own, nil, false
@@ -81,13 +90,13 @@ function terms.override(overrides, name, algorithm, own)
   end
   local overridden = { unpack(own) }
   for at, number in ipairs(it[3]) do
-    overridden[at] = number
+    overridden[at] = type(number) == "table" and packed(number) or number
   end
   return overridden, it[2], false
 end
 
 -- -> own, with so many thousandths of the limit, rounded up; what drains does so as much slower
-function terms.scaled(own, share, drains)
+local function scale(own, share, drains)
   local scaled = { unpack(own) }
   scaled[1] = math.ceil(own[1] * share / 1000)
   if drains and share > 0 then
@@ -98,7 +107,7 @@ end
 
 -- An exempt limit admits and counts nothing. What was counted before can still be seen, given back
 -- and cleared; whoever was admitted exempt must not settle it.
-function terms.exempt(algorithm)
+local function exempt_from(algorithm)
   local exempt = {}
   function exempt.refuses()
     return false
@@ -113,7 +122,7 @@ function terms.exempt(algorithm)
 end
 
 -- A scaled limit refuses by the load alone where the whole one would admit; that ends with the load.
-function terms.elastic(algorithm, holds)
+local function under_load(algorithm, holds)
   local elastic = {}
   -- -> state (4 refuses by the load alone), remaining, wait (ms, -1 never), reset (ms)
   function elastic.verdict(limit, refuses, cost)
@@ -121,10 +130,11 @@ function terms.elastic(algorithm, holds)
     if not refuses then
       return state, remaining, wait, reset
     end
-    local whole_refuses, until_whole = algorithm.refuses(limit.whole, cost), 0
+    local whole, until_whole = limit.terms.whole, 0
+    local whole_refuses = algorithm.refuses(whole, cost)
     if whole_refuses then
       local _
-      _, _, until_whole = algorithm.verdict(limit.whole, true, cost)
+      _, _, until_whole = algorithm.verdict(whole, true, cost)
     end
     if until_whole >= 0 then
       until_whole = math.max(holds, until_whole)
@@ -133,6 +143,63 @@ function terms.elastic(algorithm, holds)
     return whole_refuses and state or 4, remaining, wait, reset
   end
   return setmetatable(elastic, { __index = algorithm })
+end
+
+-- Milliseconds until a limit admits, if that is only once its override has ended; -1 never. `after` is
+-- the limit as it is then.
+local function wait_after(after, ends, cost)
+  local wait = 0
+  if after.algorithm.refuses(after, cost) then
+    local _
+    _, _, wait = after.algorithm.verdict(after, true, cost)
+  end
+  return wait < 0 and wait or math.max(wait, ends - now)
+end
+
+-- What opens the limits of a call under the overrides and the load that its first keys tell, or under
+-- the load that its plan tells: as open_limits.lua does, of a limit's own numbers and its name.
+function terms.of(overrides, loads, told, ends)
+  local found = terms.overrides(1, overrides)
+  local share, holds = terms.load(1 + overrides, loads)
+  if now < ends then
+    share, holds = told, ends - now
+  end
+
+  local function open(algorithm, flags, at, member, own, name, by)
+    local numbers, until_, exempt = own, nil, false
+    if flags >= HEEDS_OVERRIDES then
+      numbers, until_, exempt = override(by, name, algorithm.name, own)
+    end
+    local limit, whole, behind
+    if flags % 2 == ELASTIC and share < WHOLE then
+      local scaled = scale(numbers, share, algorithm.drains)
+      limit = algorithm.open(at, member, unpack(scaled))
+      whole, behind = algorithm.open(at, member, unpack(numbers))
+      limit.algorithm = under_load(algorithm, holds)
+    else
+      limit, behind = algorithm.open(at, member, unpack(numbers))
+      limit.algorithm = algorithm
+    end
+    if exempt then
+      limit.algorithm = exempt_from(limit.algorithm)
+    end
+    if until_ or whole then
+      limit.terms = { ends = until_ or 0, exempt = exempt, whole = whole }
+      limit.terms.wait = function(wait, cost)
+        if until_ and (wait < 0 or now + wait >= until_) then
+          return wait_after((open(algorithm, flags, at, member, own, name, {})), until_, cost)
+        end
+        return wait
+      end
+    end
+    return limit, behind
+  end
+
+  return function(algorithm, flags, at, member, bytes)
+    local own = { struct.unpack(algorithm.own, bytes) }
+    local name = string.sub(bytes, table.remove(own))
+    return open(algorithm, flags, at, member, own, name, found)
+  end
 end
 
 return terms

@@ -6,16 +6,14 @@
 
 local MODULUS, HALF = 2 ^ 40, 2 ^ 39
 
-local times = { SIZE = 5, NONE = string.rep("\0", 5) }
-
-function times.stamp(time)
+local function stamp(time)
   return struct.pack(">I5", math.max(1, time % MODULUS))
 end
 
+local stamp_now = stamp(now)
+
 -- Milliseconds from the time at byte `at` (from 1) until now; negative if it lies ahead.
-function times.age(log, at, now)
+local function age(log, at)
   local since = (now - struct.unpack(">I5", log, at)) % MODULUS
   return since < HALF and since or since - MODULUS
 end
-
-return times

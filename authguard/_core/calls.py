@@ -8,9 +8,9 @@ A reply that is anything but the well-formed answer of its script is
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+from authguard._core.plan import with_load
 from authguard._core.scripts import script
 from authguard.decision import Cleared, Decision, Usage, Verdict
 from authguard.errors import StoreUnavailable
@@ -56,6 +56,12 @@ LATEST_MS: Final = 2**47
 
 _ADMITS, _FULL, _LOCKED, _LOCK_SET, _SHED, _EXEMPT = range(6)
 
+#: Of a limit that admits: refuses, locked, lock set; and recovery, shed, exempt, delay.
+_ADMITTED: Final = (False, False, False)
+_REST: Final = (False, False, False, 0)
+
+_ARE_INTEGERS: Final = frozenset({int})
+
 #: What stands for admitted or not where nobody waits for the answer any more.
 _TOO_LATE: Final = -1
 
@@ -74,8 +80,7 @@ WHOLE_LOAD: Final = 1_000
 _SHORTEST_CANDIDATE, _LONGEST_CANDIDATE = 16, 128
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptCall(Generic[T]):
+class ScriptCall(NamedTuple, Generic[T]):
     """
     One script call.
 
@@ -371,54 +376,53 @@ def _under(load: Load | None, plan: bytes) -> bytes:
     """Write the load into a plan that names no key for it."""
     if load is None:
         return plan
-    return b'%s,"load":[%d,%d]}' % (plan[:-1], load.share, load.ends_ms or 0)
+    return with_load(plan, load.share, load.ends_ms or 0)
 
 
 def _integers(reply: object, length: int) -> list[int]:
     if (
-        not isinstance(reply, list)
+        type(reply) is not list
         or len(reply) != length
-        or any(type(item) is not int for item in reply)
+        or not _ARE_INTEGERS.issuperset(map(type, reply))
     ):
         raise StoreUnavailable("malformed reply")
     return reply
 
 
 def _read_decision(reply: object, shape: Shape, cost: int) -> Decision:
-    if isinstance(reply, list) and reply[1:] == [_TOO_LATE]:
-        raise StoreUnavailable("too late")
-    limits = shape.limits * shape.secrets + shape.blocks * shape.secrets
-    integers = _integers(reply, 2 + _VERDICT * len(limits))
-    now_ms, admitted = integers[:2]
-    verdicts = [
-        _read_verdict(shape, limit, integers[at : at + _VERDICT], cost * limit.cost)
-        for limit, at in zip(limits, range(2, len(integers), _VERDICT), strict=True)
-    ]
-    if (
-        not 0 <= now_ms < LATEST_MS
-        or admitted not in (0, 1)
-        or bool(admitted) is any(verdict.refuses for verdict in verdicts)
-    ):
+    judged = shape.limits * shape.secrets
+    own = len(judged)
+    if isinstance(reply, list) and len(reply) != 2 + _VERDICT * own:
+        if reply[1:] == [_TOO_LATE]:
+            raise StoreUnavailable("too late")
+        judged += shape.blocks * shape.secrets  # they are told where one of them refuses
+    integers = iter(_integers(reply, 2 + _VERDICT * len(judged)))
+    now_ms, admitted = next(integers), next(integers)
+    verdicts: list[Verdict] = []
+    refused = False
+    for limit, *said in zip(judged, *[integers] * _VERDICT, strict=True):
+        verdict = _read_verdict(shape, limit, cost, said)
+        refused = refused or verdict.refuses
+        verdicts.append(verdict)
+    if not 0 <= now_ms < LATEST_MS or admitted not in (0, 1) or bool(admitted) is refused:
         raise StoreUnavailable("malformed reply")
-    own = len(shape.limits) * shape.secrets
+    if len(judged) == own:
+        return Decision(shape.action, not refused, _joined(verdicts, shape.limits), now_ms)
     decided = _joined(verdicts[:own], shape.limits)
     blocking = [verdict for verdict in _joined(verdicts[own:], shape.blocks) if verdict.refuses]
-    return Decision(shape.action, bool(admitted), (*decided, *blocking), now_ms)
+    return Decision(shape.action, not refused, (*decided, *blocking), now_ms)
 
 
-def _read_verdict(shape: Shape, limit: PolicyLimit, integers: list[int], cost: int) -> Verdict:
+def _read_verdict(shape: Shape, limit: PolicyLimit, cost: int, integers: list[int]) -> Verdict:
     state, places, window_ms, remaining, wait_ms, reset_ms = integers
-    most = limit.algorithm.largest_cost(reserved=shape.reserved)
-    never = wait_ms == _NEVER and most is not None and cost > most
+    if not 0 <= remaining <= places <= LARGEST_EXACT or window_ms < 0 or reset_ms < 0:
+        raise StoreUnavailable("malformed reply")
+    if state == _ADMITS and wait_ms == 0:  # most of them
+        return Verdict._make(
+            (limit.name, places, window_ms, *_ADMITTED, remaining, 0, reset_ms, *_REST)
+        )
     refuses = state in (_FULL, _LOCKED, _SHED)
-    shapes = isinstance(limit.algorithm, LeakyBucket) and state == _ADMITS
-    if (
-        not _ADMITS <= state <= _EXEMPT
-        or not 0 <= remaining <= places <= LARGEST_EXACT
-        or not (wait_ms > 0 or (never if refuses else wait_ms == 0))
-        or (wait_ms > 0 and not (refuses or shapes))
-        or min(window_ms, reset_ms) < 0
-    ):
+    if not _ADMITS <= state <= _EXEMPT or not _is_wait(shape, limit, cost, state, wait_ms):
         raise StoreUnavailable("malformed reply")
     return Verdict(
         name=limit.name,
@@ -436,24 +440,33 @@ def _read_verdict(shape: Shape, limit: PolicyLimit, integers: list[int], cost: i
     )
 
 
-def _joined(verdicts: list[Verdict], limits: tuple[PolicyLimit, ...]) -> list[Verdict]:
+def _is_wait(shape: Shape, limit: PolicyLimit, cost: int, state: int, wait_ms: int) -> bool:
+    """Tell whether that state can have that wait."""
+    if state in (_FULL, _LOCKED, _SHED):
+        most = limit.algorithm.largest_cost(reserved=shape.reserved)
+        never = wait_ms == _NEVER and most is not None and cost * limit.cost > most
+        return wait_ms > 0 or never
+    shapes = isinstance(limit.algorithm, LeakyBucket) and state == _ADMITS
+    return wait_ms == 0 or (wait_ms > 0 and shapes)
+
+
+def _joined(verdicts: list[Verdict], limits: tuple[PolicyLimit, ...]) -> tuple[Verdict, ...]:
     """Give one verdict for each limit, from those under every secret."""
-    each = [
-        strictest(verdicts[at :: len(limits)]) if len(verdicts) > len(limits) else verdicts[at]
-        for at in range(len(limits))
-    ]
-    return [
-        _recovering(verdict) if limit.recovery else verdict
-        for limit, verdict in zip(limits, each, strict=True)
-    ]
+    step = len(limits)
+    if len(verdicts) > step:
+        verdicts = [strictest(verdicts[at::step]) for at in range(step)]
+    for at, limit in enumerate(limits):
+        if limit.recovery:
+            verdicts[at] = _recovering(verdicts[at])
+    return tuple(verdicts)
 
 
 def _recovering(verdict: Verdict) -> Verdict:
     """Say that the account must be recovered, and no true wait, where the limit is full."""
     if not verdict.refuses:
-        return replace(verdict, recovery=verdict.remaining == 0)
-    return replace(
-        verdict, recovery=True, retry_after_ms=RECOVERY_WAIT_MS, reset_after_ms=RECOVERY_WAIT_MS
+        return verdict if verdict.remaining else verdict._replace(recovery=True)
+    return verdict._replace(
+        recovery=True, retry_after_ms=RECOVERY_WAIT_MS, reset_after_ms=RECOVERY_WAIT_MS
     )
 
 
@@ -462,8 +475,7 @@ def strictest(verdicts: list[Verdict]) -> Verdict:
     if len(verdicts) == 1:
         return verdicts[0]
     setting_lock = [verdict for verdict in verdicts if verdict.lock_set]
-    return replace(
-        verdicts[0],
+    return verdicts[0]._replace(
         refuses=any(verdict.refuses for verdict in verdicts),
         locked=any(verdict.locked for verdict in verdicts),
         lock_set=bool(setting_lock),
@@ -513,8 +525,7 @@ def join_usages(usages: list[Usage]) -> Usage:
     if len(usages) == 1:
         return usages[0]
     endless = any(usage.endless for usage in usages)
-    return replace(
-        usages[0],
+    return usages[0]._replace(
         limit=max(usage.limit for usage in usages),
         window_ms=max(usage.window_ms for usage in usages),
         used=max(usage.used for usage in usages),

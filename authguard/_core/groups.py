@@ -14,15 +14,15 @@ back if there is time; else they stay, counted as failures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from authguard._core import calls
 from authguard._core.attempt import Reservation
 from authguard._core.keys import load_key
 from authguard.decision import Cleared, Decision
 from authguard.errors import StoreUnavailable
-from authguard.limits import Conversion, Distinct, SlidingLog
+from authguard.limits import Conversion, Distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,8 +38,7 @@ __all__ = ["Bound", "Places", "clear", "inspect", "load", "parts", "peek", "read
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """
     A shape's limits, bound to their keys, in as many calls as the store needs.
 
@@ -95,7 +94,8 @@ class Places:
 
     def acquire(self, now_ms: int | None) -> Steps[Decision]:
         """Ask every limit for a place: in all of them, or in none."""
-        self._load = yield from _load_of(self.bound, now_ms)
+        if self.bound.load_keys:
+            self._load = yield from _load_of(self.bound, now_ms)
         decisions: list[Decision] = []
         for binding in self.bound.bindings:
             reservation = Reservation(binding, self.attempt_id, self.cost, self.knows_client)
@@ -168,7 +168,7 @@ class Places:
         counting = not refusing.shed  # what the load alone refuses counts nowhere
         told: list[Decision] = []
         for at, binding in enumerate(self.bound.bindings):
-            counts = counting and _counts_refused(binding)
+            counts = counting and binding.shape.counts_refused
             if at < len(earlier) and not counts:
                 told.append(_given_back(earlier[at], binding, self.cost))
             elif at == len(earlier):
@@ -265,17 +265,11 @@ def _load_of(bound: Bound, now_ms: int | None) -> Steps[Load | None]:
     return (yield from load(bound.load_keys, now_ms=now_ms, spread=True))
 
 
-def _counts_refused(binding: Binding) -> bool:
-    logs = (limit.algorithm for limit in binding.shape.limits)
-    return any(isinstance(log, SlidingLog) and log.count_refused for log in logs)
-
-
 def _given_back(decision: Decision, binding: Binding, cost: int) -> Decision:
     """Tell what a group that had admitted says once its places are given back."""
     own = len(binding.shape.limits)
     verdicts = [
-        replace(
-            verdict,
+        verdict._replace(
             remaining=min(verdict.limit, verdict.remaining + _places(limit, cost)),
             # The lock of a conversion was due, and stays.
             lock_set=verdict.lock_set and isinstance(limit.algorithm, Conversion),
@@ -284,7 +278,7 @@ def _given_back(decision: Decision, binding: Binding, cost: int) -> Decision:
         )
         for limit, verdict in zip(binding.shape.limits, decision.verdicts[:own], strict=True)
     ]
-    return replace(decision, verdicts=(*verdicts, *decision.verdicts[own:]))
+    return decision._replace(verdicts=(*verdicts, *decision.verdicts[own:]))
 
 
 def _places(limit: PolicyLimit, cost: int) -> int:

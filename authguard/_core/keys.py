@@ -1,23 +1,25 @@
 """
 The names of keys, and the binding of a policy's limits to them.
 
-A key is ``rl:v1:{tag}digest``, 38 characters whatever the input: ``digest`` is 128 bits over
-action, limit and the pseudonyms it counts by; ``tag`` is taken from the pseudonym that names its
-group, so that on a cluster all limits of one account (and of its devices) share a slot, and those
-of one network and its clients another. A limit's lock stands beside its log, under the same name
-and a ``!``. One-time secrets (``record_key``) have names of the same form, and so have an account's
-overrides, with a ``+``.
+A key is ``rl:v1:{tag}whatlimit``, 38 characters whatever the input. ``tag`` is 48 bits of the
+pseudonym that names its group, so that on a cluster all limits of one account (and of its devices)
+share a slot, and those of one network and its clients another. ``what`` is 84 bits of what is
+counted: its pseudonym, or a digest of several. ``limit`` is 48 bits over action and limit, the same
+for all it counts, so that an attempt's keys are made by joining text. A limit's lock stands beside
+its log, under the same name and a ``!``. One-time secrets (``record_key``) have names of the same
+form, and so have an account's overrides, with a ``+``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from base64 import urlsafe_b64encode
+from binascii import b2a_base64
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from authguard._core.plan import ELASTIC, HEEDS_OVERRIDES, Spec, encode
 from authguard.limits import Block, Conversion, LeakyBucket, SlidingLog, heeds_pardon
+from authguard.limits.rates import LARGEST_COUNT
 from authguard.policy import ADDRESS_PARTS, PARTS, PolicyLimit
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from authguard.policy import Policy
 
 __all__ = [
+    "BLOCK",
+    "MEMBER",
     "Binding",
     "Shape",
     "can_override",
@@ -38,62 +42,80 @@ __all__ = [
 
 _Part: TypeAlias = Literal["all", "request", "message"]
 
+#: The name of an operator's block.
+BLOCK: Final = "block"
+
 #: What an operator can block, for every action.
 _BLOCKS: Final = tuple(
-    PolicyLimit("block", by, Block())
+    PolicyLimit(BLOCK, by, Block())
     for by in (("account",), ("client",), ("network",), ("account", "client"))
 )
 
-#: What a limit's Lua is told of it besides its numbers (``open_limits.lua``).
-_ELASTIC, _HEEDS_OVERRIDES = 1, 2
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 #: Bytes of a pseudonym that tell one value of a ``distinct`` from another.
-_MEMBER: Final = 6
+MEMBER: Final = 6
 
 
-class _Name(NamedTuple):
+class _Names:
     """
-    How a limit's key is named.
+    How a shape's keys are named: by what they count, and a suffix that is the same for all of it.
 
     Attributes:
-        prefix: The hashed bytes that stand for action and limit.
-        subjects: What it counts by.
-        group: Whose pseudonym gives the tag.
-        locks: A lock stands beside it.
-        heeds_pardon: It heeds the account's pardon.
-        member: The part whose values it tells apart.
+        counted: What is counted, each once: whose pseudonym gives the tag, and the subjects.
+        heads: Of the account's overrides and the load: which of ``counted``, and the suffix.
+        own: Of the limits in turn, their locks and pardons among them.
+        logs: Where each limit's first key stands in ``own``.
+        blocks: Of the operators' blocks.
+        members: The parts whose values are told apart, in turn.
     """
 
-    prefix: bytes
-    subjects: tuple[str, ...]
-    group: str
-    locks: bool
-    heeds_pardon: bool
-    member: str | None
+    __slots__ = ("blocks", "counted", "heads", "logs", "members", "own")
 
-    @classmethod
-    def of(cls, action: str, limit: PolicyLimit) -> _Name:
-        log = limit.algorithm if isinstance(limit.algorithm, SlidingLog) else None
-        return cls(
-            _prefix(action, limit),
-            limit.subjects,
-            _group(limit),
-            locks=log is not None and log.lockout_ms != (),
-            heeds_pardon=log is not None and heeds_pardon(limit.by),
-            member=limit.member_part,
-        )
+    def __init__(
+        self,
+        action: str,
+        limits: tuple[PolicyLimit, ...],
+        blocks: tuple[PolicyLimit, ...],
+        *,
+        overrides: bool,
+        loads: bool,
+    ) -> None:
+        counted: dict[tuple[str, tuple[str, ...]], int] = {}
 
-    def key(self, of: Mapping[str, bytes]) -> str:
-        """Name the key for what these pseudonyms name."""
-        subjects = [of[subject] for subject in self.subjects]
-        tag = of.get(self.group, subjects[0])
-        return record_key(tag, hashlib.sha256(self.prefix + b"".join(subjects)).digest())
+        def at(group: str, *subjects: str) -> int:
+            return counted.setdefault((group, subjects), len(counted))
+
+        def account(suffix: str) -> tuple[int, str]:
+            return at("account", "account"), suffix
+
+        self.heads = [account(_override_suffix(action))] if overrides else []
+        if loads:
+            self.heads.append((at("global", "global"), _LOAD_SUFFIX))
+        self.own: list[tuple[int, str]] = []
+        self.logs: list[int] = []
+        for limit in limits:
+            place, suffix = at(_group(limit), *limit.subjects), _suffix(action, limit)
+            self.logs.append(len(self.own))
+            self.own.append((place, suffix))
+            if isinstance(limit.algorithm, SlidingLog):
+                if limit.algorithm.lockout_ms:
+                    self.own.append((place, f"{suffix}!"))
+                if heeds_pardon(limit.by):
+                    self.own.append(account(_pardon_suffix(action)))
+        self.blocks = [
+            (at(_group(block), *block.subjects), _suffix(action, block)) for block in blocks
+        ]
+        self.members = [part for limit in limits if (part := limit.member_part) is not None]
+        self.counted = tuple(counted)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """
     The limits of a policy that apply when certain parts are known; the same for many attempts.
+
+    Made once, and compared as itself.
 
     Attributes:
         action: The action.
@@ -107,10 +129,12 @@ class Shape:
         elastic: A limit follows the load.
         loads: How many keys tell the load: one for each secret if it is asked for in the same call.
         algorithms: The algorithms they use.
-        plan: What their Lua is told, as JSON.
+        plan: What their Lua is told (``_core/plan.py``).
         plan_unforgiving: The same, for a settle that takes back its own entries alone.
         plan_with_blocks: The same as ``plan``, and the blocks behind them.
-        names: For each limit and block, how its key is named.
+        names: How the keys are named.
+        most: The highest cost that no limit's own number forbids.
+        counts_refused: A limit counts refused attempts too.
     """
 
     action: str
@@ -125,11 +149,11 @@ class Shape:
     plan: bytes
     plan_unforgiving: bytes
     plan_with_blocks: bytes
-    names: tuple[_Name, ...]
-    _groups: list[Shape] = field(default_factory=list, init=False, compare=False, repr=False)
-    _without: dict[frozenset[str], Shape] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
+    names: _Names
+    most: int
+    counts_refused: bool
+    _groups: list[Shape] = field(default_factory=list, init=False, repr=False)
+    _without: dict[frozenset[str], Shape] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -208,25 +232,23 @@ class Shape:
         elastic = any(limit.elastic for limit in limits)
         loads = secrets * elastic if loads is None else loads
 
-        def specs(of: tuple[PolicyLimit, ...], *, forgiving: bool = True) -> list[list[Any]]:
-            return [
-                [
+        def plan(*, forgiving: bool = True, blocks: tuple[PolicyLimit, ...] = ()) -> bytes:
+            specs = [
+                Spec(
                     limit.algorithm.algorithm,
                     limit.name,
                     limit.cost,
-                    _ELASTIC * limit.elastic + _HEEDS_OVERRIDES * can_override(limit),
+                    ELASTIC * limit.elastic + HEEDS_OVERRIDES * can_override(limit),
                     limit.algorithm.spec(limit.by, forgiving=forgiving, reserved=reserved),
-                ]
-                for limit in of
-            ] * secrets
-
-        def plan(limits: list[list[Any]]) -> bytes:
-            whole = {
-                "overrides": secrets * overrides,
-                "loads": loads,
-                "limits": limits,
-            }
-            return json.dumps(whole, separators=(",", ":")).encode()
+                )
+                for limit in limits
+            ]
+            return encode(
+                specs * secrets,
+                overrides=secrets * overrides,
+                loads=loads,
+                blocks=secrets * len(blocks),
+            )
 
         return cls(
             action,
@@ -238,10 +260,12 @@ class Shape:
             elastic,
             loads,
             frozenset(limit.algorithm.algorithm for limit in limits + blocks),
-            plan(specs(limits)),
-            plan(specs(limits, forgiving=False)),
-            plan(specs(limits) + specs(blocks)),
-            tuple(_Name.of(action, limit) for limit in limits + blocks),
+            plan(),
+            plan(forgiving=False),
+            plan(blocks=blocks),
+            _Names(action, limits, blocks, overrides=overrides, loads=loads > 0),
+            _most(limits, reserved=reserved),
+            any(_counts_refused(limit) for limit in limits),
         )
 
     def keep(self, algorithm: type[Algorithm]) -> Shape:
@@ -309,30 +333,23 @@ class Shape:
 
     def bind(self, *pseudonyms: Mapping[str, bytes]) -> Binding:
         """Give every limit its keys: those under the first secret, then under the next."""
-        keys: list[str] = []
-        block_keys: list[str] = []
-        members: list[bytes] = []
-        own = len(self.limits)
-        if self.overrides:
-            keys += [override_key(self.action, of["account"]) for of in pseudonyms]
-        if self.loads:
-            keys += [load_key(of["global"]) for of in pseudonyms]
-        for of in pseudonyms:
-            for name in self.names[:own]:
-                key = name.key(of)
-                keys.append(key)
-                if name.locks:
-                    keys.append(f"{key}!")
-                if name.heeds_pardon:
-                    keys.append(pardon_key(self.action, of["account"]))
-                if name.member is not None:
-                    members.append(of.get(name.member, bytes(_MEMBER))[:_MEMBER])
-            block_keys += [name.key(of) for name in self.names[own:]]
-        return Binding(self, tuple(keys), tuple(block_keys), b"".join(members), pseudonyms)
+        names = self.names
+        bases = [
+            [_base(of, group, of_what) for group, of_what in names.counted] for of in pseudonyms
+        ]
+        keys = [base[at] + suffix for at, suffix in names.heads for base in bases]
+        keys += [base[at] + suffix for base in bases for at, suffix in names.own]
+        block_keys = [base[at] + suffix for base in bases for at, suffix in names.blocks]
+        members = b""
+        if names.members:
+            nobody = bytes(MEMBER)
+            members = b"".join(
+                [of.get(part, nobody)[:MEMBER] for of in pseudonyms for part in names.members]
+            )
+        return Binding(self, tuple(keys), tuple(block_keys), members, pseudonyms)
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """
     A shape's limits, bound to their keys.
 
@@ -357,6 +374,59 @@ class Binding:
         return self.shape.without(names).bind(*self.pseudonyms)
 
 
+def _base(of: Mapping[str, bytes], group: str, subjects: tuple[str, ...]) -> str:
+    """Name what is counted: the beginning of the keys of all limits that count it."""
+    if len(subjects) == 1:
+        counted = of[subjects[0]]
+    else:
+        counted = hashlib.sha256(b"".join([of[subject] for subject in subjects])).digest()
+    tag = of.get(group) or of[subjects[0]]
+    text = _text(tag[:6] + counted[6:18])  # six bytes are eight characters; the rest is cut at 14
+    return f"rl:v1:{{{text[:8]}}}{text[8:22]}"
+
+
+def _text(data: bytes) -> str:
+    """Write bytes in the alphabet of RFC 4648, section 5; the library's own call takes longer."""
+    return b2a_base64(data, newline=False).translate(_URL_SAFE).decode("ascii")
+
+
+def _suffix_of(*fields: str) -> str:
+    """Name a limit, or what else stands in the store: eight characters."""
+    text = b"".join(b"%d:%s" % (len(field.encode()), field.encode()) for field in fields)
+    return _text(hashlib.sha256(text).digest()[:6])
+
+
+def _suffix(action: str, limit: PolicyLimit) -> str:
+    if isinstance(limit.algorithm, Block):
+        action = ""  # it holds for every action
+    return _suffix_of("limit", action, limit.name, limit.algorithm.algorithm, *limit.by)
+
+
+def _override_suffix(action: str) -> str:
+    return f"{_suffix_of('overrides', action)}+"
+
+
+def _pardon_suffix(action: str) -> str:
+    return f"{_suffix_of('pardon', action)}~"
+
+
+_LOAD_SUFFIX: Final = _suffix_of("load")
+
+
+def _counts_refused(limit: PolicyLimit) -> bool:
+    return isinstance(limit.algorithm, SlidingLog) and limit.algorithm.count_refused
+
+
+def _most(limits: tuple[PolicyLimit, ...], *, reserved: bool) -> int:
+    """Give the highest cost that no limit's own number forbids, override or not."""
+    most = LARGEST_COUNT
+    for limit in limits:
+        largest = limit.algorithm.largest_cost(reserved=reserved)
+        if largest is not None:
+            most = min(most, largest // limit.cost)
+    return most
+
+
 def record_key(group: bytes, name: bytes) -> str:
     """
     Name a one-time secret.
@@ -365,7 +435,7 @@ def record_key(group: bytes, name: bytes) -> str:
         group: Six bytes or more; records and limits of one group share a slot.
         name: 16 bytes or more that only the secret's owner can make.
     """
-    text = urlsafe_b64encode(group[:6] + name[:16]).decode("ascii")  # six bytes: eight characters
+    text = _text(group[:6] + name[:16])  # six bytes are eight characters
     return f"rl:v1:{{{text[:8]}}}{text[8:30]}"
 
 
@@ -377,8 +447,7 @@ def pardon_key(action: str, account: bytes) -> str:
         action: The action.
         account: The account's pseudonym.
     """
-    name = hashlib.sha256(b"pardon %s %s" % (action.encode(), account)).digest()
-    return f"{record_key(account, name)}~"
+    return _base({"account": account}, "account", ("account",)) + _pardon_suffix(action)
 
 
 def override_key(action: str, account: bytes) -> str:
@@ -389,8 +458,7 @@ def override_key(action: str, account: bytes) -> str:
         action: The action.
         account: The account's pseudonym.
     """
-    name = hashlib.sha256(b"overrides %s %s" % (action.encode(), account)).digest()
-    return f"{record_key(account, name)}+"
+    return _base({"account": account}, "account", ("account",)) + _override_suffix(action)
 
 
 def load_key(everybody: bytes) -> str:
@@ -400,7 +468,7 @@ def load_key(everybody: bytes) -> str:
     Args:
         everybody: The pseudonym of ``global``.
     """
-    return record_key(everybody, hashlib.sha256(b"load %s" % everybody).digest())
+    return _base({"global": everybody}, "global", ("global",)) + _LOAD_SUFFIX
 
 
 def can_override(limit: PolicyLimit) -> bool:
@@ -426,11 +494,3 @@ def _group(limit: PolicyLimit) -> str:
     """
     first = limit.subjects[0]
     return {"device": "account", "client": "network"}.get(first, first)
-
-
-def _prefix(action: str, limit: PolicyLimit) -> bytes:
-    if isinstance(limit.algorithm, Block):
-        action = ""  # it holds for every action
-    fields = (action, limit.name, limit.algorithm.algorithm, *limit.by)
-    text = b"".join(b"%d:%s" % (len(field.encode()), field.encode()) for field in fields)
-    return hashlib.sha256(text).digest()

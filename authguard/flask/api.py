@@ -16,14 +16,15 @@ from authguard.checks import is_whole, shown
 from authguard.decision import Decision
 from authguard.errors import ConfigurationError, InvalidInput, TooDear
 from authguard.flask.attempts import count
-from authguard.flask.ledger import ledger
-from authguard.flask.refusals import as_http_errors
-from authguard.flask.state import current_state
+from authguard.flask.ledger import kept_ledger, ledger
+from authguard.flask.refusals import REFUSALS, refuse
 from authguard.identity import AccountKey
 from authguard.policy import NORMAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flask import Response
 
     from authguard.guard import Guard
     from authguard.policy import Policy
@@ -150,12 +151,15 @@ class Limit:
 
 def limited(view: Callable[P, R], limit: Limit) -> Callable[P, R]:
     """Wrap a view; see :meth:`authguard.flask.AuthGuard.limit`."""
+    is_async = iscoroutinefunction(view)
 
     @wraps(view)
-    def count_first(*args: P.args, **kwargs: P.kwargs) -> R:
-        _count(limit)
-        result: Any = current_app.ensure_sync(view)(*args, **kwargs)
-        return result  # type: ignore[no-any-return]
+    def count_first(*args: P.args, **kwargs: P.kwargs) -> Any:
+        refused = _count(limit, count_first)
+        if refused is not None:
+            return refused
+        run = current_app.ensure_sync(view) if is_async else view
+        return run(*args, **kwargs)
 
     _limited.add(count_first)
     return count_first
@@ -166,21 +170,22 @@ def is_limited(view: Callable[..., Any]) -> bool:
     return view in _limited
 
 
-def _count(limit: Limit) -> None:
+def _count(limit: Limit, view: Callable[..., Any]) -> Response | None:
+    """Count the request; give what the view answers if it is refused, or raise it."""
     record = ledger()
     if limit.is_exempt():
         record.limit = Decision(limit.action, allowed=True, verdicts=(), now_ms=0)
-        return
+        return None
     key, unfit = None, None
     try:
         key = limit.key()
     except InvalidInput as error:
         unfit = error
-    policy = current_state().guard.policy(limit.action)
+    policy = record.state.guard.policy(limit.action)
     tier = None if key is None else _given(limit.tier)
     priority = _given(limit.priority)
     quotas = partial(http.quotas, policy=policy)
-    with as_http_errors(quotas=quotas):
+    try:
         # Without a key it counts by what else there is, such as the client; one that is unfit
         # costs its sender no less.
         if key is not None or _applies(policy, priority, keyed=False):
@@ -194,6 +199,9 @@ def _count(limit: Limit) -> None:
             unfit = unfit or InvalidInput("key", "is missing")
         if unfit is not None:
             raise unfit
+    except REFUSALS as error:
+        return refuse(error, view, quotas=quotas)
+    return None
 
 
 def _charge(
@@ -238,10 +246,10 @@ def _unfit(argument: str, problem: str, mend: str, *, code: str = "AG054") -> Co
 
 
 def _current_limit() -> Decision:
-    decision = ledger().limit
-    if decision is None:
+    record = kept_ledger()
+    if record is None or record.limit is None:
         raise RuntimeError("this request was counted for no limit; decorate its view with limit()")
-    return decision
+    return record.limit
 
 
 #: What the limits of the running request's view said: ``current_limit.remaining``, and

@@ -11,7 +11,7 @@ from authguard.devices import DEVICE_LIFE_S
 from authguard.errors import ConfigurationError, StoreUnavailable
 from authguard.flask import signals
 from authguard.flask.attempts import peek
-from authguard.flask.ledger import ledger
+from authguard.flask.ledger import kept_ledger
 from authguard.flask.outbound import Recipient
 from authguard.flask.pages import endpoint
 from authguard.flask.responses import wants_json
@@ -189,10 +189,10 @@ def tell_owners(_error: BaseException | None) -> None:
     However an attempt failed, and in whichever view: its owner is told of a lock once, and that
     recovery is needed is kept. Looks an account up for names of nobody as well.
     """
-    state = current_state()
-    if state.messaging is None:
+    state, record = current_state(), kept_ledger()
+    if state.messaging is None or record is None:
         return
-    for attempt in ledger().attempts.values():
+    for attempt in record.attempts.values():
         if attempt.account is None or not attempt.stands:
             continue
         verdicts = attempt.decision.verdicts

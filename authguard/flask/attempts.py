@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from flask import request
 from werkzeug.local import LocalProxy
 
 from authguard.errors import (
@@ -19,14 +17,16 @@ from authguard.errors import (
 )
 from authguard.flask import signals
 from authguard.flask.client_address import client_address
-from authguard.flask.ledger import ledger
-from authguard.flask.state import current_app_object, current_state
+from authguard.flask.ledger import kept_ledger, ledger
+from authguard.flask.state import current_app_object, current_request, current_state
 from authguard.guard import NO_ACCOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from flask import Request
 
     from authguard.decision import Decision
+    from authguard.flask.ledger import Ledger
+    from authguard.flask.state import State
     from authguard.guard import Attempt
     from authguard.identity import AccountKey, Address, Email, Phone, StandIn
 
@@ -153,11 +153,13 @@ def reserve(
         StoreUnavailable: The store gave no verdict.
         InvalidInput: The account, the destination or the client's address can't be used.
     """
-    attempts = ledger().attempts
-    key = None if account is None else current_state().guard.account_key(account)
+    record = ledger()
+    attempts, state = record.attempts, record.state
+    key = None if account is None else state.guard.account_key(account)
     asked = (action, key, destination, device, challenge, purpose)
     if asked not in attempts:
         attempts[asked] = _reserve(
+            record,
             action,
             key,
             destination=destination,
@@ -182,8 +184,9 @@ def charge_client(action: str) -> None:
         StoreUnavailable: The store gave no verdict.
         InvalidInput: The client's address can't be used.
     """
-    if not ledger().clientless:
-        ledger().attempts[action, None] = _reserve(action, None)
+    record = ledger()
+    if not record.clientless:
+        record.attempts[action, None] = _reserve(record, action, None)
 
 
 def count(action: str, key: AccountKey | None, **claims: Any) -> Decision:
@@ -201,9 +204,10 @@ def count(action: str, key: AccountKey | None, **claims: Any) -> Decision:
         InvalidInput: The client's address can't be used.
         TooDear: The cost is more than a limit could ever admit.
     """
-    counted = ledger().limits
+    record = ledger()
+    counted = record.limits
     if (action, key) not in counted:
-        counted[action, key] = _reserve(action, key, **claims)
+        counted[action, key] = _reserve(record, action, key, **claims)
     return counted[action, key].decision
 
 
@@ -249,9 +253,13 @@ def peek(action: str, account: AccountKey, **claims: Any) -> Decision:
         StoreUnavailable: The store gave no verdict.
         InvalidInput: The client's address can't be used.
     """
-    guard, client = current_state().guard, _client()
-    with _store_needed(action):
-        return guard.peek(action, account=account, client=client, **claims)
+    record = ledger()
+    client = _client(record)
+    try:
+        return record.state.guard.peek(action, account=account, client=client, **claims)
+    except StoreUnavailable as error:
+        _tell_of_no_verdict(action, error)
+        raise
 
 
 def release_all(action: str) -> None:
@@ -268,21 +276,37 @@ def requests_client() -> Address:
     Raises:
         InvalidInput: Nobody can tell; see ``client_address``.
     """
+    return _client_of(current_request(), current_state())
+
+
+def _client_of(running: Request, state: State) -> Address:
     return client_address(
-        request.remote_addr,
-        request.headers,
-        current_state().proxies,
-        rewritten="werkzeug.proxy_fix.orig" in request.environ,
+        running.remote_addr,
+        running.headers,
+        state.proxies,
+        rewritten="werkzeug.proxy_fix.orig" in running.environ,
     )
 
 
-def _reserve(action: str, account: str | None, **claims: Any) -> RequestAttempt:
-    guard, client = current_state().guard, _client()
+def _client(record: Ledger) -> Address:
     try:
-        with _store_needed(action):
-            attempt = guard.attempt(
-                action, account=NO_ACCOUNT if account is None else account, client=client, **claims
-            )
+        return _client_of(record.request, record.state)
+    except InvalidInput:
+        record.clientless = True
+        raise
+
+
+def _reserve(record: Ledger, action: str, account: str | None, **claims: Any) -> RequestAttempt:
+    try:
+        attempt = record.state.guard.attempt(
+            action,
+            account=NO_ACCOUNT if account is None else account,
+            client=_client(record),
+            **claims,
+        )
+    except StoreUnavailable as error:
+        _tell_of_no_verdict(action, error)
+        raise
     except Denied as error:
         signals.send(
             signals.attempt_refused, current_app_object(), action=action, decision=error.decision
@@ -293,40 +317,29 @@ def _reserve(action: str, account: str | None, **claims: Any) -> RequestAttempt:
     return RequestAttempt(attempt)
 
 
-def _client() -> Address:
-    try:
-        return requests_client()
-    except InvalidInput:
-        ledger().clientless = True
-        raise
-
-
-@contextmanager
-def _store_needed(action: str) -> Iterator[None]:
-    try:
-        yield
-    except StoreUnavailable as error:
-        _log.error("%s: refused, since the store gave no verdict: %s", action, error.reason)
-        signals.send(
-            signals.store_unavailable, current_app_object(), action=action, reason=error.reason
-        )
-        raise
+def _tell_of_no_verdict(action: str, error: StoreUnavailable) -> None:
+    _log.error("%s: refused, since the store gave no verdict: %s", action, error.reason)
+    signals.send(
+        signals.store_unavailable, current_app_object(), action=action, reason=error.reason
+    )
 
 
 def report_locks(_error: BaseException | None) -> None:
     """Tell of the locks that this request's failures set; runs when the request is over."""
-    for attempt in (*ledger().attempts.values(), *ledger().limits.values()):
-        attempt.report_lock()
+    record = kept_ledger()
+    if record is not None:
+        for attempt in (*record.attempts.values(), *record.limits.values()):
+            attempt.report_lock()
 
 
 def _current_attempt() -> RequestAttempt:
-    attempts = list(ledger().attempts.values())
-    if not attempts:
+    record = kept_ledger()
+    if record is None or not record.attempts:
         raise RuntimeError(
             "this request has reserved no attempt; decorate its view with protect(), and read"
             " credentials only from requests that are not free (see protect)"
         )
-    return attempts[-1]
+    return next(reversed(record.attempts.values()))
 
 
 #: The attempt of the running request: in a protected view, call ``current_attempt.succeed()``

@@ -12,6 +12,7 @@ from flask.sessions import SecureCookieSessionInterface
 
 from authguard.checks import is_whole, shown
 from authguard.errors import ConfigurationError
+from authguard.flask.arrival import tell_owners
 from authguard.flask.codes import otp_send, otp_verify
 from authguard.flask.links import password_forgot, password_reset, unlock
 from authguard.flask.origin import is_cross_origin
@@ -260,6 +261,7 @@ def _attach_messages(
             messages.code_life_s * 1000,
             messages.accept_password,
         )
+        app.teardown_request(tell_owners)
 
 
 def _fail(argument: str, problem: str, mend: str) -> None:

@@ -15,13 +15,12 @@ from flask.cli import with_appcontext
 from authguard.flask import signals
 from authguard.flask.start import setup_of
 from authguard.flask.state import current_app_object, current_state
-from authguard.ops.desk import Desk
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from authguard.ops.check import Setup
-    from authguard.ops.desk import Event
+    from authguard.ops.desk import Desk, Event
 
 __all__ = ["add_commands"]
 
@@ -63,6 +62,8 @@ class _AppCommands(click.Group):
 
 
 def _desk() -> Desk:
+    from authguard.ops.desk import Desk  # noqa: PLC0415 (see the module)
+
     state = current_state()
     members = None if state.messaging is None else state.messaging.members
     return Desk(state.guard, members, tell=_tell, word=_word)

@@ -11,7 +11,10 @@ import ipaddress
 import logging
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
+
+from werkzeug.datastructures import EnvironHeaders
 
 from authguard.errors import ConfigurationError, InvalidInput
 from authguard.identity.addresses import INTERNAL, read_address, read_networks
@@ -48,6 +51,15 @@ _FORWARDING: Final = (
     "X-Client-IP",
     "X-Cluster-Client-IP",
 )
+
+#: The same as WSGI has them: one look tells of nearly every request that none was sent.
+_FORWARDING_KEYS: Final = frozenset(
+    f"HTTP_{name.upper().replace('-', '_')}" for name in _FORWARDING
+)
+
+#: Longest text of a peer whose address is kept: none is longer, and what a middleware has taken
+#: from a header must not fill the memory.
+_LONGEST_KEPT: Final = 64
 
 #: Taken by the first warning and kept, so that there is one for each process.
 _warned = threading.Lock()
@@ -87,7 +99,9 @@ class Proxies:
 
     def hold(self, peer: Address | None) -> bool:
         """Tell whether a peer is one of them."""
-        return self.unix if peer is None else peer in self.networks
+        if peer is None:
+            return self.unix
+        return bool(self.networks.networks) and peer in self.networks
 
 
 def client_address(
@@ -111,10 +125,8 @@ def client_address(
         InvalidInput: There is no peer address, as on a UNIX socket, and nobody said that a proxy
             of ours is there. Such clients would share one key.
     """
-    try:
-        nearest = read_address(peer or "")
-    except ValueError:
-        nearest = None
+    text = peer or ""
+    nearest = (_read_peer if len(text) <= _LONGEST_KEPT else _read_peer.__wrapped__)(text)
     if nearest is None and not (proxies.unix and peer in _NO_ADDRESS):
         # The operator's mistake, not the client's: say it where the operator looks.
         _log.error(
@@ -130,8 +142,19 @@ def client_address(
     return client or nearest or _NOWHERE
 
 
+@lru_cache(maxsize=1024)
+def _read_peer(peer: str) -> Address | None:
+    """Read what a server says of the socket's other end; a proxy's, or a flood's, is one of few."""
+    try:
+        return read_address(peer)
+    except ValueError:
+        return None
+
+
 def _warn_of_undeclared(peer: Address | None, headers: Headers, proxies: Proxies) -> None:
     """Say once that a proxy seems to be there which nobody declared; trust nothing for it."""
+    if isinstance(headers, EnvironHeaders) and _FORWARDING_KEYS.isdisjoint(headers.environ):
+        return
     if peer is not None and peer not in INTERNAL:
         return
     header = next((name for name in _FORWARDING if headers.get(name) is not None), None)

@@ -11,19 +11,16 @@ from authguard.devices import DeviceCookies
 from authguard.errors import ConfigurationError
 from authguard.flask import signals
 from authguard.flask.api import Limit, is_limited, limited
-from authguard.flask.arrival import tell_owners
 from authguard.flask.attempts import report_locks, requests_client
-from authguard.flask.blueprint import MessageOptions, build
 from authguard.flask.cli import add_commands
 from authguard.flask.decorators import guarded, is_guarded, unwrapped
-from authguard.flask.links import at_least_eight
-from authguard.flask.refusals import seal
+from authguard.flask.new_password import at_least_eight
+from authguard.flask.refusals import seal, seal_showing_all
 from authguard.flask.settings import Settings
 from authguard.flask.start import look_over
 from authguard.flask.state import LookUp, State, current_state, state_of
 from authguard.guard import Guard
 from authguard.limits.rates import check_switch
-from authguard.passwords import Passwords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
     from authguard.accounts import Accounts, Member
     from authguard.identity import Email, Phone
     from authguard.notify import Channel, Notifier
+    from authguard.passwords import Passwords
     from authguard.stores.base import Store
 
 __all__ = ["AuthGuard"]
@@ -113,6 +111,8 @@ class AuthGuard:
             ConfigurationError: A setting, the policy file, or the action of a protected view is
                 wrong; the message names it and the mend.
         """
+        from authguard.passwords import Passwords  # noqa: PLC0415 (its argon2 takes a while)
+
         state = state_of(app)
         if state is None:
             settings = Settings.read(app.config, store=self._store is not None)
@@ -123,6 +123,7 @@ class AuthGuard:
                 policies=settings.policy,
                 clock=self._clock,
                 deadline_ms=settings.deadline_ms,
+                remember_refusals_ms=settings.remember_refusals_ms,
                 normalise=self._normalise,
                 resolve=look_up,
                 tier=self._tier,
@@ -137,9 +138,8 @@ class AuthGuard:
             state.install(app)
             if app.config["SESSION_COOKIE_SAMESITE"] is None:
                 app.config["SESSION_COOKIE_SAMESITE"] = "Lax"
-            app.after_request(partial(seal, x_ratelimit=self._x_ratelimit))
+            app.after_request(seal_showing_all if self._x_ratelimit else seal)
             app.teardown_request(report_locks)
-            app.teardown_request(tell_owners)
             add_commands(app)
             if self._check_at_start:
                 look_over(app, state)
@@ -303,6 +303,11 @@ class AuthGuard:
         Raises:
             ConfigurationError: AG024 or AG044; when it is registered AG019 to AG021, AG024, AG043.
         """
+        from authguard.flask.blueprint import (  # noqa: PLC0415 (many apps have their own views)
+            MessageOptions,
+            build,
+        )
+
         if notifier is None:
             given = (channels, second_factor_channels, sms_countries, code_life_s, accept_password)
             if given != (("sms",), None, (), 300, at_least_eight):

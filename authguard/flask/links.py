@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from flask import jsonify, request
 
 from authguard import http
-from authguard.errors import InvalidInput, StoreUnavailable
+from authguard._password_bytes import password_bytes
+from authguard.errors import StoreUnavailable
 from authguard.flask import signals
 from authguard.flask.arrival import messaging, recipient
 from authguard.flask.attempts import charge_client, peek, requests_client, reserve
 from authguard.flask.fields import in_query, read_fields, typed_text
+from authguard.flask.new_password import MIN_PASSWORD
 from authguard.flask.outbound import LINK_LIFE_MS
 from authguard.flask.pages import error_page, form_page, show
 from authguard.flask.refusals import as_http_errors
@@ -23,7 +25,6 @@ from authguard.flask.state import current_app_object, current_state
 from authguard.flows.password_reset import ask_for_link, set_new_password
 from authguard.flows.unlock import unlock as unlock_flow
 from authguard.identity import AccountKey, StandIn
-from authguard.passwords import password_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,17 +34,13 @@ if TYPE_CHECKING:
     from authguard.accounts import Member
     from authguard.http import Answer
 
-__all__ = ["MIN_PASSWORD", "at_least_eight", "password_forgot", "password_reset", "unlock"]
+__all__ = ["password_forgot", "password_reset", "unlock"]
 
 _FORGOT: Final = "password.forgot"
 _RESET: Final = "password.reset"
 _UNLOCK: Final = "unlock"
 _LOGIN: Final = "login"
 _VERIFY: Final = "otp.verify"
-
-#: Shortest new password, in characters. NIST SP 800-63B-4, 3.1.1.2: 15 where it is the only
-#: factor, never below 8; the rest is a blocklist's work.
-MIN_PASSWORD: Final = 8
 
 _FORGOT_WORDS: Final = {400: "Enter your name.", 429: "It is too soon for another link."}
 _RESET_WORDS: Final = {400: "Not changed: the {detail}."}
@@ -53,17 +50,6 @@ _DEAD: Final = {
 }
 
 _log = logging.getLogger("authguard")
-
-
-def at_least_eight(password: str, _account: Member) -> None:
-    """
-    Refuse a new password that is too short.
-
-    Raises:
-        InvalidInput: It has fewer than eight characters.
-    """
-    if len(password) < MIN_PASSWORD:
-        raise InvalidInput("password", f"must have at least {MIN_PASSWORD} characters")
 
 
 def password_forgot() -> Response:

@@ -8,10 +8,11 @@ limited view's caller is shown, to refusals and to all else that such a view ans
 
 from __future__ import annotations
 
+import json
 import secrets
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from flask import Flask
 from werkzeug.exceptions import (
     BadRequest,
     Forbidden,
@@ -31,21 +32,24 @@ from authguard.errors import (
     Unavailable,
 )
 from authguard.flask.fields import TooLarge, WrongMediaType
-from authguard.flask.ledger import ledger
+from authguard.flask.ledger import kept_ledger, ledger
 from authguard.flask.responses import plain_page, respond, wants_page
-from authguard.flask.state import current_state
+from authguard.flask.state import current_app_object, current_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from types import TracebackType
 
     from flask import Response
     from werkzeug.exceptions import HTTPException
 
     from authguard.decision import Decision
     from authguard.flask.ledger import Ledger
+    from authguard.flask.state import State
     from authguard.http import Answer, Quota
 
 __all__ = [
+    "REFUSALS",
     "Barred",
     "CrossOrigin",
     "Malformed",
@@ -53,8 +57,22 @@ __all__ = [
     "Refused",
     "Shed",
     "as_http_errors",
+    "refuse",
     "seal",
+    "seal_showing_all",
 ]
+
+#: The errors of authguard that refuse a request.
+REFUSALS: Final = (Denied, Unavailable, InvalidInput)
+
+#: The methods that an exception passes in Flask, from the view to the response.
+_FLASKS_WAY: Final = (
+    *("full_dispatch_request", "dispatch_request", "handle_user_exception"),
+    *("handle_http_exception", "finalize_request", "make_response"),
+)
+
+#: Refusals that are kept, of all actions together: a login's longest short wait has 900.
+_MOST_KEPT: Final = 2048
 
 #: Seconds at random, up to which a wait is lengthened where all clients were refused at once.
 _JITTER_S: Final = 5
@@ -72,8 +90,8 @@ class Refused(TooManyRequests):
 
     retry_after: int
 
-    def __init__(self, error: Denied, response: Response) -> None:
-        super().__init__("Too many attempts.", response, retry_after=error.retry_after)
+    def __init__(self, error: Denied, retry_after: int, response: Response) -> None:
+        super().__init__("Too many attempts.", response, retry_after=retry_after)
         self.decision = error.decision
 
 
@@ -132,14 +150,9 @@ class CrossOrigin(Forbidden):
         super().__init__("This request came from another site.", respond(http.cross_origin(), page))
 
 
-@contextmanager
-def as_http_errors(
-    page: Callable[[Answer], str] = plain_page,
-    *,
-    quotas: Callable[[Decision], tuple[Quota, ...]] | None = None,
-) -> Iterator[None]:
+class as_http_errors:  # noqa: N801 - it reads as what it is used as: a verb
     """
-    Turn authguard's errors into refusals that Flask answers.
+    Turns authguard's errors, where the block raises one, into refusals that Flask answers.
 
     Args:
         page: Renders the answer where a page is wanted.
@@ -153,10 +166,78 @@ def as_http_errors(
         NoVerdict: For ``StoreUnavailable`` and ``HashingUnavailable``.
         Malformed: For ``InvalidInput``; or its kin for 413 and 415.
     """
-    try:
-        yield
-    except (Denied, Unavailable, InvalidInput) as error:
-        raise _refusal(error, page, quotas) from error
+
+    __slots__ = ("_page", "_quotas")
+
+    def __init__(
+        self,
+        page: Callable[[Answer], str] = plain_page,
+        *,
+        quotas: Callable[[Decision], tuple[Quota, ...]] | None = None,
+    ) -> None:
+        self._page, self._quotas = page, quotas
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, REFUSALS):
+            raise _refusal(error, self._page, self._quotas) from error
+
+
+def refuse(
+    error: Denied | Unavailable | InvalidInput,
+    view: Callable[..., object],
+    page: Callable[[Answer], str] = plain_page,
+    *,
+    quotas: Callable[[Decision], tuple[Quota, ...]] | None = None,
+) -> Response:
+    """
+    Raise the same refusal; or give what Flask would make of it, if nobody would see it raised.
+
+    Of an exception that no handler takes, Flask runs the response as if it were another WSGI app.
+    That takes longer than all else about a refusal, which comes in floods.
+
+    Args:
+        error: What stands against the request.
+        view: What Flask called, as far as the caller knows.
+        page: As for :class:`as_http_errors`.
+        quotas: Likewise.
+
+    Raises:
+        HTTPException: As :class:`as_http_errors` raises it, where somebody may look for it: a
+            decorator above the view, a handler, an app that has its own way with exceptions.
+    """
+    refusal = _refusal(error, page, quotas)
+    if refusal.response is None or _is_looked_for(refusal, view):
+        raise refusal from error
+    return cast("Response", refusal.response)
+
+
+def _is_looked_for(refusal: HTTPException, view: Callable[..., object]) -> bool:
+    app, running = current_app_object(), current_request()
+    if app.view_functions.get(running.endpoint or "") is not view:
+        return True
+    for name, handlers in tuple(app.error_handler_spec.items()):
+        handled = handlers.get(refusal.code) or handlers.get(None)
+        if handled and (name is None or name in running.blueprints):
+            return True
+    return app.trap_http_exception(refusal) or _has_its_own_way(app)
+
+
+def _has_its_own_way(app: Flask) -> bool:
+    """Tell whether it handles exceptions as Flask itself doesn't, by its class or by a patch."""
+    if not app.__dict__.keys().isdisjoint(_FLASKS_WAY):
+        return True
+    kind = type(app)
+    return kind is not Flask and any(
+        getattr(kind, name) is not getattr(Flask, name) for name in _FLASKS_WAY
+    )
 
 
 def _refusal(
@@ -171,21 +252,39 @@ def _refusal(
         # What calls an API takes anything, and reads JSON.
         return respond(answer, page, as_json=None if quotas is None else not wants_page())
 
+    if isinstance(error, InvalidInput):
+        return _unreadable(error, response)
     if isinstance(error, Denylisted):
         return Barred(str(error), response(http.denylisted()))
     if isinstance(error, Overloaded | Unavailable):
         record.quotas.clear()  # it is not the client who has used something up
         return _unavailable(error, response)
-    if isinstance(error, Denied):
-        policy = current_state().guard.policy(error.action)
-        shown = None
-        if quotas is None:
-            record.advertised = http.advertised(error.decision, policy)
-        else:
-            shown = quotas(error.decision)
-            record.quotas.extend(shown)
-        record.retry_after = error.retry_after
-        return Refused(error, response(http.refused(error.decision, policy, shown=shown)))
+    wait_s = record.retry_after = error.retry_after
+    if quotas is None:
+        record.denied = error
+        answer, text = _constant(record.state, error, wait_s)
+        made = respond(answer, page, text=text)
+        record.sent = tuple(made.headers)
+        return Refused(error, wait_s, made)
+    shown = quotas(error.decision)
+    record.quotas.extend(shown)
+    policy = record.state.guard.policy(error.action)
+    return Refused(error, wait_s, response(http.refused(error.decision, policy, shown=shown)))
+
+
+def _constant(state: State, error: Denied, wait_s: int) -> tuple[Answer, str]:
+    """Give an auth route's refusal, and its body as JSON: constant but for the wait."""
+    made, asked = state.refusals, (error.action, wait_s)
+    found = made.get(asked)
+    if found is None:
+        if len(made) >= _MOST_KEPT:
+            made.clear()
+        answer = http.refused(error.decision, state.guard.policy(error.action))
+        found = made[asked] = (answer, json.dumps(answer.body))
+    return found
+
+
+def _unreadable(error: InvalidInput, response: Callable[[Answer], Response]) -> HTTPException:
     if isinstance(error, TooLarge):
         return Oversized(str(error), response(http.malformed(error, 413)))
     if isinstance(error, WrongMediaType):
@@ -215,8 +314,10 @@ def seal(response: Response, *, x_ratelimit: bool = False) -> Response:
         response: What goes out.
         x_ratelimit: Whether the ``X-RateLimit-…`` fields are shown too.
     """
-    record = ledger()
-    if record.refused:
+    record = kept_ledger()
+    if record is None:
+        return response
+    if record.refused and (record.sent is None or tuple(response.headers) != record.sent):
         response.headers["Cache-Control"] = "no-store"
         if record.retry_after is not None:
             theirs = response.headers.get("Retry-After", "")
@@ -228,11 +329,26 @@ def seal(response: Response, *, x_ratelimit: bool = False) -> Response:
     return response
 
 
+def seal_showing_all(response: Response) -> Response:
+    """
+    Do the same with the ``X-RateLimit-…`` fields.
+
+    Args:
+        response: What goes out.
+    """
+    return seal(response, x_ratelimit=True)
+
+
 def _quota_fields(record: Ledger, *, x_ratelimit: bool) -> tuple[tuple[str, str], ...]:
-    shown = list(record.quotas)
-    if record.advertised is not None:
-        shown.append(record.advertised)
     fields: tuple[tuple[str, str], ...] = ()
+    if not record.quotas and not x_ratelimit:
+        return fields
+    shown = list(record.quotas)
+    if record.denied is not None:
+        policy = record.state.guard.policy(record.denied.action)
+        advertised = http.advertised(record.denied.decision, policy)
+        if advertised is not None:
+            shown.append(advertised)
     if record.quotas:  # the answer of an auth route has its own already
         fields = http.ratelimit_fields(shown, retry_after=record.retry_after)
     return fields + http.x_ratelimit_fields(shown) if x_ratelimit else fields

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from flask import Response, request
+from flask import Response
 from markupsafe import escape
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.http import parse_accept_header
+
+from authguard.flask.state import current_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["html", "plain_page", "respond", "wants_json", "wants_page"]
 
 _JSON: Final = frozenset({"application/json", "application/problem+json"})
+
+#: Longest ``Accept`` whose meaning is kept: none of a browser's is longer, and a flood's must not
+#: fill the memory.
+_LONGEST_KEPT: Final = 256
 
 #: What every page is sent with. ``same-origin``, not ``no-referrer``: under the latter browsers
 #: send ``Origin: null`` with our own forms, which is what a cross-site form looks like.
@@ -41,18 +50,33 @@ _PLAIN: Final = """\
 
 def wants_json() -> bool:
     """Tell whether the request is JSON, or asks for it before a page."""
-    best = request.accept_mimetypes.best_match(["text/html", *sorted(_JSON)])
-    return request.is_json or best in _JSON
+    running = current_request()
+    if running.is_json:
+        return True
+    accept = running.headers.get("Accept", "")
+    return (_accepts_json if len(accept) <= _LONGEST_KEPT else _accepts_json.__wrapped__)(accept)
+
+
+@lru_cache(maxsize=256)
+def _accepts_json(accept: str) -> bool:
+    """Tell whether JSON comes before a page; what clients send is one of few."""
+    wanted = parse_accept_header(accept, MIMEAccept)
+    return wanted.best_match(["text/html", *sorted(_JSON)]) in _JSON
 
 
 def wants_page() -> bool:
     """Tell whether the request asks for a page before JSON; one that takes anything doesn't."""
-    wanted = request.accept_mimetypes
-    return not request.is_json and wanted["text/html"] > max(wanted[each] for each in _JSON)
+    running = current_request()
+    wanted = running.accept_mimetypes
+    return not running.is_json and wanted["text/html"] > max(wanted[each] for each in _JSON)
 
 
 def respond(
-    answer: Answer, page: Callable[[Answer], str], *, as_json: bool | None = None
+    answer: Answer,
+    page: Callable[[Answer], str],
+    *,
+    as_json: bool | None = None,
+    text: str | None = None,
 ) -> Response:
     """
     Make the answer a response of the kind that the request wants.
@@ -61,9 +85,10 @@ def respond(
         answer: Status, fields and problem document.
         page: Renders it where a page is wanted.
         as_json: Whether JSON is wanted; None: as :func:`wants_json` tells.
+        text: Its body as JSON, if that was written already.
     """
     if wants_json() if as_json is None else as_json:
-        return Response(json.dumps(answer.body), answer.status, answer.headers)
+        return Response(text or json.dumps(answer.body), answer.status, answer.headers)
     fields = [field for field in answer.headers if field[0] != "Content-Type"]
     response = html(page(answer), answer.status)
     response.headers.extend(fields)

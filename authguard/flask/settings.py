@@ -22,6 +22,9 @@ __all__ = ["Settings"]
 
 _PREFIX: Final = "AUTHGUARD_"
 
+#: Longest time that a refusal may be repeated unasked, in milliseconds.
+_LONGEST_MEMORY_MS: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -35,6 +38,8 @@ class Settings:
             newest first, while a new one takes an old one's place.
         policy: Path of a TOML file, or a mapping of the same shape; None is the default profile.
         deadline_ms: Longest time for one decision of the store.
+        remember_refusals_ms: For how long this process repeats a refusal without asking the store,
+            at most 1,000; 0: not at all.
         trusted_proxies: Networks whose forwarding header is believed, ``unix:`` for the other end
             of a UNIX socket; none by default.
         forwarded_header: The one header they set: ``X-Forwarded-For``, ``Forwarded``, or the name
@@ -54,6 +59,7 @@ class Settings:
     secret: str | bytes | Sequence[str | bytes] = field(repr=False)
     policy: str | Mapping[str, Any] | None = None
     deadline_ms: int = 100
+    remember_refusals_ms: int = 1000
     trusted_proxies: Sequence[str] = ()
     forwarded_header: str = X_FORWARDED_FOR
     allowlist: Sequence[str] = ()
@@ -172,3 +178,11 @@ def _check_numbers(named: Mapping[str, Any]) -> None:
                 f"{shown(value)} is no number of {unit}",
                 "write a whole number from 1",
             )
+    value = named.get("remember_refusals_ms", 0)
+    if not is_whole(value, 0) or value > _LONGEST_MEMORY_MS:
+        _fail(
+            "AG012",
+            "remember_refusals_ms",
+            f"{shown(value)} is no time that a refusal may be remembered for",
+            f"write whole milliseconds from 0 (not at all) to {_LONGEST_MEMORY_MS}",
+        )

@@ -23,7 +23,7 @@ from authguard.flask.attempts import charge_client, refuse_shut, reserve
 from authguard.flask.codes import start_second_factor
 from authguard.flask.fields import read_credentials
 from authguard.flask.pages import endpoint, form_page, page, show
-from authguard.flask.refusals import as_http_errors
+from authguard.flask.refusals import REFUSALS, refuse
 from authguard.flask.responses import respond, wants_json
 from authguard.flask.session import end_session, signed_in_account
 from authguard.flask.state import current_app_object, current_state
@@ -57,7 +57,7 @@ def login() -> BaseResponse:
         return show("login", state="ready", message=None, retry_after=None, identifier="")
     state = current_state()
     render = form_page("login", _WORDS)
-    with as_http_errors(render):
+    try:
         checked = sign_in(
             partial(read_credentials, request),
             reserve=_reserve,
@@ -74,6 +74,8 @@ def login() -> BaseResponse:
         tell_of_failures(account, checked.attempt)
         if account.second_factor:
             return _ask_for_code(cast("Member", account))
+    except REFUSALS as error:
+        return refuse(error, login, render)
     arrive(account, checked.attempt)
     return signed_in()
 

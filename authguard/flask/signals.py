@@ -117,6 +117,8 @@ def send(signal: NamedSignal, app: Flask, **payload: Any) -> None:
         app: The Flask app, as sender.
         payload: As the signal documents.
     """
+    if not signal.receivers:  # as nearly always
+        return
     for receiver in signal.receivers_for(app):
         try:
             receiver(app, **payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from flask import current_app
+from flask import current_app, request
 
 from authguard.checks import check_function
 from authguard.errors import ConfigurationError
@@ -13,7 +13,7 @@ from authguard.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flask import Flask
+    from flask import Flask, Request
 
     from authguard.accounts import Accounts, Member, Members
     from authguard.devices import DeviceCookies
@@ -21,10 +21,19 @@ if TYPE_CHECKING:
     from authguard.flask.outbound import Outbound
     from authguard.flask.settings import Settings
     from authguard.guard import Guard
+    from authguard.http import Answer
     from authguard.notify import Channel
     from authguard.passwords import Passwords
 
-__all__ = ["LookUp", "Messaging", "State", "current_app_object", "current_state", "state_of"]
+__all__ = [
+    "LookUp",
+    "Messaging",
+    "State",
+    "current_app_object",
+    "current_request",
+    "current_state",
+    "state_of",
+]
 
 _KEY: Final = "authguard"
 
@@ -93,6 +102,8 @@ class State:
         messaging: Sends codes and links; None without a notifier.
         message_options: What the blueprint was made with; a second one must be made alike.
         looked_over_by: The extensions that have looked over the app's views.
+        refusals: What auth routes answer that refuse, by action and wait in seconds, and the same
+            as JSON: so few that a flood need not have each made anew.
     """
 
     settings: Settings
@@ -105,6 +116,7 @@ class State:
     messaging: Messaging | None = None
     message_options: object = None
     looked_over_by: list[object] = field(default_factory=list)
+    refusals: dict[tuple[str, int], tuple[Answer, str]] = field(default_factory=dict)
 
     def install(self, app: Flask) -> None:
         """Keep it in the app."""
@@ -113,7 +125,12 @@ class State:
 
 def state_of(app: Flask) -> State | None:
     """Return the app's state, if ``init_app`` was called."""
-    return cast("State | None", app.extensions.get(_KEY))
+    return app.extensions.get(_KEY)
+
+
+def current_request() -> Request:
+    """Return the running request: itself, where it is asked more than one thing."""
+    return cast("Any", request)._get_current_object()  # type: ignore[no-any-return]  # noqa: SLF001 - werkzeug's documented way
 
 
 def current_app_object() -> Flask:
@@ -128,7 +145,7 @@ def current_state() -> State:
     Raises:
         ConfigurationError: AG019, if ``init_app`` was not called.
     """
-    state = state_of(current_app)
+    state = state_of(current_app_object())
     if state is None:
         raise ConfigurationError(
             "AG019", "AuthGuard", "this app has not been initialised", "call init_app(app) first"

@@ -162,6 +162,11 @@ class AccountKey(str):
         return super().__new__(cls, _as_it_is(key))
 
     @classmethod
+    def of_normalised(cls, name: str) -> Self:
+        """Make one of what a normaliser gave: it has been checked."""
+        return super().__new__(cls, name)
+
+    @classmethod
     def of_app(cls, key: object) -> Self:
         """
         Give the key that an app says an account has.

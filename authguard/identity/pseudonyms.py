@@ -8,6 +8,7 @@ pseudonym, whatever they hold.
 from __future__ import annotations
 
 import hmac
+from functools import cache
 from typing import Final
 
 from authguard.checks import is_unicode
@@ -81,6 +82,13 @@ def _holds_placeholder(key: bytes) -> bool:
     return any(word in text.lower() for word in _PLACEHOLDERS)
 
 
+@cache
+def _prefixed(part: str) -> bytes:
+    """Give a part with its length; there are only so many parts."""
+    text = part.encode()
+    return b"%d:%s" % (len(text), text)
+
+
 class Pseudonyms:
     """
     Turns what a limit counts by into 32 bytes that only the secret's owner can make.
@@ -100,8 +108,8 @@ class Pseudonyms:
 
     def of(self, part: str, value: str) -> bytes:
         """Give the pseudonym of a value; fields are length-prefixed, so that no two pairs meet."""
-        kind, text = part.encode(), value.encode()
-        message = b"%d:%s%d:%s" % (len(kind), kind, len(text), text)
+        text = value.encode()
+        message = b"%s%d:%s" % (_prefixed(part), len(text), text)
         return hmac.digest(self._key, message, "sha256")
 
     def mac(self, *fields: str) -> bytes:

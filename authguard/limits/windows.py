@@ -18,6 +18,9 @@ __all__ = ["FixedWindow", "SlidingWindowCounter"]
 
 _UTC: Final = "UTC"
 
+#: What stands for a calendar in what the Lua is told.
+_CALENDARS: Final = ("", "day", "month")
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class FixedWindow(Base):
@@ -99,7 +102,7 @@ class FixedWindow(Base):
         """Describe the limit to its Lua (the header of ``fixed_window.lua``)."""
         kept = self.reserve if reserved else 0
         offsets = offsets_of(self.zone or _UTC) if self.calendar else ()
-        return [*self.numbers(), kept, self.calendar, list(offsets)]
+        return [*self.numbers(), kept, _CALENDARS.index(self.calendar), list(offsets)]
 
     def _like(self, text: str, where: str) -> FixedWindow:
         return FixedWindow(text, zone=self.zone, where=where)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Final
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Final
 
 from authguard.checks import shown
 from authguard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 __all__ = ["check_zone", "offsets_of"]
 
@@ -38,6 +40,8 @@ def check_zone(zone: object, where: str) -> None:
     Raises:
         ConfigurationError: AG006.
     """
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 (for those who name a zone; 5 ms to import)
+
     if isinstance(zone, str) and zone not in _OF_THE_MACHINE and not zone.startswith(_VARIANTS):
         with suppress(ValueError, OSError, KeyError):  # what ZoneInfo raises for other names
             ZoneInfo(zone)
@@ -59,6 +63,8 @@ def offsets_of(zone: str) -> tuple[int, ...]:
     Args:
         zone: A name that :func:`check_zone` has let pass.
     """
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 (as above)
+
     info = ZoneInfo(zone)
     year = datetime.now(UTC).year
     time = datetime(year - _YEARS_BEFORE, 1, 1, tzinfo=UTC)

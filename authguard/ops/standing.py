@@ -7,7 +7,7 @@ tell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -340,7 +340,7 @@ def _usage(desk: Desk, action: str, named: dict[str, Any]) -> list[Usage]:
     for purpose in purposes(desk, action):
         for row in desk.guard.usage(action, **named, purpose=purpose):
             name = f"{row.name} ({purpose})" if "purpose" in row.by else row.name
-            rows[name, row.by] = replace(row, name=name)
+            rows[name, row.by] = row._replace(name=name)
     return list(rows.values())
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from valkey.connection import parse_url
 
@@ -45,8 +45,7 @@ _DATABASE: Final = re.compile(r"[0-9]{0,5}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """
     One server to connect to.
 

@@ -20,6 +20,7 @@ from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from authguard._core.plan import ELASTIC, HEEDS_OVERRIDES, Spec, decode
 from authguard.errors import StoreUnavailable
 from authguard.stores._specification.breakers import Block, Blocked, Conversion, ConversionSpec
 from authguard.stores._specification.buckets import BucketSpec, LeakyBucket, TokenBucket
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from authguard._core.calls import ScriptCall
+    from authguard._core.plan import Plan
     from authguard.stores._specification.breakers import Codes
     from authguard.stores._specification.entries import Entry
     from authguard.stores._specification.logs import Lock, Value
@@ -60,8 +62,8 @@ _BARE: Final = frozenset(
     {"put", "read", "take", "drop", "set_block", "pardon", "override", "load", "mark"}
 )
 
-#: What a limit's plan says of it: it follows the load; its account's overrides count.
-_ELASTIC, _HEEDS_OVERRIDES = 1, 2
+#: What a plan would say of an operators' block that is asked beside its limits.
+_BLOCK: Final = Spec("block", "", 1, 0, [])
 
 #: The window up to which the owner's recovery empties a log, full or not.
 _SHORT_MS: Final = 3_600_000
@@ -193,22 +195,22 @@ class MemoryStore:
         if call.script.verb in _BARE:
             return verb(now_ms, call.keys, *arguments[1:])
         *args, plan, members = arguments[1:]
-        return verb(now_ms, self._asked(call.keys, json.loads(plan), members, now_ms), *args)
+        return verb(now_ms, self._asked(call.keys, decode(plan), members, now_ms), *args)
 
     def _asked(
-        self, named: tuple[str, ...], plan: dict[str, Any], members: bytes, now_ms: int
+        self, named: tuple[str, ...], plan: Plan, members: bytes, now_ms: int
     ) -> list[_Asked]:
         keys = list(named)
-        overrides = self._overrides([keys.pop(0) for _ in range(plan["overrides"])], now_ms)
-        share, holds_ms, _ = self._share([keys.pop(0) for _ in range(plan["loads"])], now_ms)
-        if "load" in plan and now_ms < plan["load"][1]:
-            share, holds_ms = plan["load"][0], plan["load"][1] - now_ms
+        overrides = self._overrides([keys.pop(0) for _ in range(plan.overrides)], now_ms)
+        share, holds_ms, _ = self._share([keys.pop(0) for _ in range(plan.loads)], now_ms)
+        if now_ms < plan.ends_ms:
+            share, holds_ms = plan.share, plan.ends_ms - now_ms
         told_apart = (members[at : at + _MEMBER] for at in range(0, len(members), _MEMBER))
         asked: list[_Asked] = []
-        for spec in plan["limits"]:
+        for spec in (*plan.specs, *[_BLOCK] * plan.blocks):
             algorithm, name, _, flags, _ = spec
             member = next(told_apart) if algorithm == "distinct" else b""
-            override = overrides.get(name) if flags & _HEEDS_OVERRIDES else None
+            override = overrides.get(name) if flags & HEEDS_OVERRIDES else None
             if override is not None and override.algorithm != algorithm:
                 override = None
             plain = partial(self._stands, [*keys], spec, member, (share, holds_ms), now_ms)
@@ -219,7 +221,7 @@ class MemoryStore:
     def _stands(  # noqa: PLR0917 (a call's own)
         self,
         keys: list[str],
-        spec: list[Any],
+        spec: Spec,
         member: bytes,
         load: tuple[int, int],
         now_ms: int,
@@ -230,7 +232,7 @@ class MemoryStore:
         numbers = [*override.numbers, *own[len(override.numbers) :]] if override else own
         before = [*keys]
         whole = limit = self._limit(algorithm, keys, numbers, now_ms, member)
-        if flags & _ELASTIC and share < _WHOLE:
+        if flags & ELASTIC and share < _WHOLE:
             scaled = self._scaled(algorithm, numbers, share)
             limit = self._limit(algorithm, before, scaled, now_ms, member)
         ends_ms = override.ends_ms if override else 0
@@ -394,8 +396,10 @@ class MemoryStore:
 
     @staticmethod
     def _decision(now_ms: int, asked: list[_Asked], refusals: list[bool], cost: int) -> list[int]:
+        blocked = any(isinstance(each.limit, Block) and each.refuses(cost) for each in asked)
         answers = (
             each.answer(cost, refuses=refuses)
             for each, refuses in zip(asked, refusals, strict=True)
+            if blocked or not isinstance(each.limit, Block)  # those that admit say nothing
         )
         return [now_ms, int(not any(refusals)), *chain.from_iterable(answers)]

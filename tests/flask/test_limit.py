@@ -258,7 +258,10 @@ def test_exempt_requests_never_reach_the_store(
 ) -> None:
     """What exempt() says True of is not counted, and served even while the store is away."""
     site = site_factory(
-        AUTHGUARD_STORE_URL=own_valkey.url, AUTHGUARD_DEADLINE_MS=2_000, AUTHGUARD_POLICY=API
+        AUTHGUARD_STORE_URL=own_valkey.url,
+        AUTHGUARD_DEADLINE_MS=2_000,
+        AUTHGUARD_POLICY=API,
+        AUTHGUARD_REMEMBER_REFUSALS_MS=0,
     )
     exempt = site.auth.limit("open", exempt=lambda: "X-Internal" in request.headers)
     add(site, exempt(lambda: f"{current_limit.delay_ms} {current_limit.verdicts}"))

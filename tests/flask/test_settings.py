@@ -40,6 +40,10 @@ WRONG: list[tuple[str, str, Any]] = [
     ("AG012", "DEADLINE_MS", True),
     ("AG012", "HASH_SLOTS", 0),
     ("AG012", "HASH_SLOTS", 1.5),
+    ("AG012", "REMEMBER_REFUSALS_MS", -1),
+    ("AG012", "REMEMBER_REFUSALS_MS", 1_001),
+    ("AG012", "REMEMBER_REFUSALS_MS", "1000"),
+    ("AG012", "REMEMBER_REFUSALS_MS", True),
     ("AG014", "SECRETS", "0123456789abcdef0123456789abcdef"),
     ("AG014", "DEADLINE", 100),
     ("AG015", "POLICY", 7),
@@ -117,11 +121,13 @@ def test_defaults_and_values() -> None:
     """What is not set has its documented default; what is set is read as its own type."""
     plain = Settings.read(GOOD | {"SECRET_KEY": "not ours", "AUTHGUARD_POLICY": None})
     assert (plain.deadline_ms, plain.trusted_proxies, plain.hash_slots) == (100, (), None)
+    assert plain.remember_refusals_ms == 1_000
     full = Settings.read(
         GOOD
         | {
             "AUTHGUARD_TRUSTED_PROXIES": [" 10.0.0.0/30", "2001:db8::1"],
             "AUTHGUARD_HASH_SLOTS": 2,
+            "AUTHGUARD_REMEMBER_REFUSALS_MS": 0,
             "AUTHGUARD_LOGIN_REDIRECT": "home.index",
         }
     )
@@ -129,6 +135,7 @@ def test_defaults_and_values() -> None:
     assert proxies.networks.networks == (ip_network("10.0.0.0/30"), ip_network("2001:db8::1/128"))
     assert (proxies.unix, proxies.header) == (False, "X-Forwarded-For")
     assert (full.hash_slots, full.login_redirect) == (2, "home.index")
+    assert full.remember_refusals_ms == 0
 
 
 def test_settings_are_read_once(site: Site) -> None:
@@ -137,6 +144,29 @@ def test_settings_are_read_once(site: Site) -> None:
     answer = site.login(headers={"X-Forwarded-For": "198.51.100.7"})
     assert answer.status_code == 401
     assert site.used("client", client=site.home) == 1
+
+
+@pytest.mark.parametrize("hold_ms", [None, 1_000, 0])
+def test_refusals_are_remembered_as_set(
+    site_factory: Callable[..., Site], monkeypatch: pytest.MonkeyPatch, hold_ms: int | None
+) -> None:
+    """A refusal is repeated without asking the store, unless the setting is 0; it says the same."""
+    site = site_factory(AUTHGUARD_REMEMBER_REFUSALS_MS=hold_ms)
+    site.statuses(5)
+    first = site.login()
+    asked, run = 0, site.guard.store.run
+
+    def counted(call: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return run(call)
+
+    monkeypatch.setattr(site.guard.store, "run", counted)
+    again = [site.login() for _ in range(20)]
+    assert {answer.status_code for answer in (first, *again)} == {429}
+    assert asked == 20 if hold_ms == 0 else asked < 20
+    waits = [int(answer.headers["Retry-After"]) for answer in (first, *again)]
+    assert waits == sorted(waits, reverse=True)
 
 
 def test_policy_file_is_checked(bare_app: Flask, tmp_path: Any) -> None:

@@ -249,7 +249,7 @@ class Asked(MemoryStore):
 
 
 STORE: Final = Asked(lambda: 1_800_000_000_000)
-GUARD: Final = Guard(STORE, secret=SECRET)
+GUARD: Final = Guard(STORE, secret=SECRET, remember_refusals_ms=0)
 
 
 def pair_key(account: Any, client: str) -> str:

@@ -7,7 +7,6 @@ Nearly right tables, as mappings and as TOML, with a value of the wrong kind her
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 import reprlib
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 
 from authguard import ConfigurationError, Policy, PolicyLimit, SlidingLog, load_policies
 from authguard._core.keys import Shape
+from authguard._core.plan import decode
 from authguard.flask.settings import Settings
 from authguard.policy import PARTS
 from authguard.policy_file import PROFILES
@@ -186,7 +186,7 @@ def bound(policy: Policy) -> set[str]:
         assert all(KEY.fullmatch(key) for key in keys)
         own = [key for key in keys if not key.endswith("~")]  # one pardon is all pairs'
         assert len(set(own)) == len(own)
-        assert len(json.loads(shape.plan)["limits"]) == len(shape.limits)
+        assert len(decode(shape.plan).specs) == len(shape.limits)
         counting.update(limit.name for limit in shape.limits)
     return counting
 

@@ -41,7 +41,7 @@ def test_lost_data_is_told_once_and_refuses_nobody(
     guard_factory: Callable[..., Guard], client: valkey.Valkey, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A91: after FLUSHALL counts begin afresh, and the log says so, once for each guard."""
-    guard, beside = guard_factory(), guard_factory()
+    guard, beside = guard_factory(remember_refusals_ms=0), guard_factory()
     attempts(guard, 2)
     attempts(beside, 3)
     with pytest.raises(Denied):

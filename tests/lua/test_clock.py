@@ -35,7 +35,9 @@ time.time_ns = lambda: real_ns() + int(skew_s * 10**9)
 from authguard import Denied, Guard
 policies = {"login": {"limits": [
     {"name": "account", "by": ["account"], "sliding_log": "5/15m", "lockout": "15m"}]}}
-guard = Guard(sys.argv[1], secret=sys.argv[2], policies=policies, deadline_ms=10_000)
+guard = Guard(
+    sys.argv[1], secret=sys.argv[2], policies=policies, deadline_ms=10_000, remember_refusals_ms=0
+)
 for _ in sys.stdin:
     try:
         decision = guard.attempt("login", account="vera", client="203.0.113.9").decision

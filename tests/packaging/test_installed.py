@@ -27,11 +27,73 @@ def test_a_guess_too_many_is_refused() -> None:
     assert denied.value.decision.refused_by == ("pair",)
 
 
-@pytest.mark.parametrize("heavy", ["flask", "valkey", "click", "rich"])
-def test_the_front_door_stays_light(heavy: str) -> None:
-    """`import authguard` brings in neither Flask nor a client library nor the command line."""
-    code = f"import authguard, sys; sys.exit({heavy!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+#: What is loaded only by those who use it.
+HEAVY = (
+    *("valkey", "click", "rich", "argon2", "phonenumbers", "email_validator", "idna"),
+    *("asyncio", "smtplib", "http.client", "tomllib", "itsdangerous", "http_sf"),
+    *("authguard.guard_async", "authguard.load", "authguard.passwords", "authguard.flask"),
+)
+
+
+def loaded(code: str) -> set[str]:
+    """Run lines in a process of its own, and give what it has loaded."""
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(told.stdout.split())
+
+
+def test_the_front_door_stays_light() -> None:
+    """`import authguard` brings in neither Flask nor a client library nor what few ask for."""
+    assert loaded("import authguard").isdisjoint({"flask", *HEAVY})
+
+
+def test_the_flask_room_stays_light() -> None:
+    """Beyond Flask's own, `import authguard.flask` brings in no hashing, mail or ready routes."""
+    beyond = loaded("import authguard.flask") - loaded("import flask")
+    assert beyond.isdisjoint(
+        {*HEAVY, "authguard.flask.blueprint", "authguard.smtp", "authguard.ops.check"}
+        - {"authguard.flask", "http_sf"}  # which writes the fields of every refusal
+    )
+
+
+def test_no_request_waits_for_an_import() -> None:
+    """What attempts and refusals need is loaded when the app's extension is made, not by them."""
+    with embedded_valkey() as server:
+        new = loaded(
+            f"""
+import flask, werkzeug.test
+from authguard.flask import AuthGuard
+app = flask.Flask("app")
+app.config.update(
+    AUTHGUARD_SECRET={SECRET!r}, AUTHGUARD_STORE_URL={server.url!r}, AUTHGUARD_DEADLINE_MS=5_000
+)
+guard = AuthGuard(app, check_at_start=False)
+app.post("/")(guard.protect("login", account="name")(lambda: "wrong"))
+browser, before = app.test_client(), set(sys.modules)
+browser.get("/")
+answers = [browser.post("/", data=dict(name="vera")).status_code for _ in range(6)]
+assert answers == [200] * 5 + [429], answers
+for name in before:
+    del sys.modules[name]"""
+        )
+    assert not {name.partition(".")[0] for name in new} & {"authguard", *HEAVY}
+
+
+def test_every_name_of_the_front_door_is_there() -> None:
+    """Names that are loaded late are imported, listed and starred as the others, and no more."""
+    names = set(authguard.__all__)
+    assert names <= set(dir(authguard))
+    assert all(getattr(authguard, name) is not None for name in names)
+    told = "from authguard import *; assert set(authguard.__all__) <= set(dir())"
+    assert "authguard.load" in loaded(f"import authguard; {told}")
+    with pytest.raises(AttributeError, match="no attribute 'Gaurd'"):
+        authguard.Gaurd  # type: ignore[attr-defined]  # noqa: B018 - the look itself is the test
+    with pytest.raises(ImportError, match="Gaurd"):
+        from authguard import Gaurd  # type: ignore[attr-defined]  # noqa: F401
 
 
 def test_the_version_is_told_once() -> None:

@@ -9,7 +9,7 @@ account and the load change limits on the way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -173,7 +173,7 @@ class Together(RuleBasedStateMachine):
 
     def both(self, call: calls.ScriptCall[Any]) -> Any:
         """Ask both stores; the raw replies must be the same, and well-formed."""
-        raw = self.store.run(replace(call, read=lambda reply: reply))
+        raw = self.store.run(call._replace(read=lambda reply: reply))
         assert raw == self.oracle.reply(call)
         return call.read(raw)
 
@@ -315,7 +315,7 @@ class Together(RuleBasedStateMachine):
         """Peek: the same answer, and nothing is written."""
         binding = self.bind(account, client)
         call = calls.peek(binding, cost=cost, now_ms=self.now_ms)
-        self.unwritten(replace(call, read=lambda reply: reply))
+        self.unwritten(call._replace(read=lambda reply: reply))
 
     @rule(
         account=st.sampled_from(ACCOUNTS), client=st.sampled_from(CLIENTS), cost=st.integers(1, 6)
@@ -324,7 +324,7 @@ class Together(RuleBasedStateMachine):
         """An attempt that another group of keys refuses: what counts refusals counts it."""
         binding = self.bind(account, client)
         call = calls.refuse(binding, cost=cost, now_ms=self.now_ms)
-        self.both(replace(call, read=lambda reply: reply))
+        self.both(call._replace(read=lambda reply: reply))
 
     @rule(account=st.sampled_from(ACCOUNTS), client=st.sampled_from(CLIENTS))
     def inspect(self, account: str, client: str) -> None:
@@ -406,7 +406,7 @@ class Together(RuleBasedStateMachine):
             ends_ms = self.both(calls.set_block(binding, life_ms=life_ms, now_ms=self.now_ms))
             assert ends_ms == (self.now_ms + life_ms if life_ms else None)
         asked = calls.peek(self.bind(account, client), cost=1, now_ms=self.now_ms)
-        decision = self.unwritten(replace(asked, read=asked.read))
+        decision = self.unwritten(asked._replace(read=asked.read))
         assert life_ms is None or "block" in decision.refused_by
 
     @rule(
@@ -440,7 +440,7 @@ class Together(RuleBasedStateMachine):
         """Take secrets away unasked."""
         # A store that has let a dead record go counts it no more.
         self.both(
-            replace(calls.drop(tuple(f"record:{name}" for name in names)), read=lambda _: None)
+            calls.drop(tuple(f"record:{name}" for name in names))._replace(read=lambda _: 0)
         )
 
     @rule(

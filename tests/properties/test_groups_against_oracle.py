@@ -16,7 +16,7 @@ An override that stood before a secret was added counts, on a cluster, under the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -150,7 +150,7 @@ def ordered(decision: Decision) -> Decision:
     own = [verdict for verdict in verdicts if verdict.name != "block"]
     blocks = {verdict for verdict in verdicts if verdict.name == "block"}
     told = sorted(blocks, key=lambda verdict: verdict.retry_after_ms)
-    return replace(decision, verdicts=(*own, *told))
+    return decision._replace(verdicts=(*own, *told))
 
 
 class Names:
@@ -366,10 +366,10 @@ class Alike(Story):
             rows = []
             for verdict in ordered(decision).verdicts:
                 given_back = not verdict.refuses
-                row = replace(verdict, reset_after_ms=0) if given_back else verdict
+                row = verdict._replace(reset_after_ms=0) if given_back else verdict
                 limit = by_name.get(verdict.name)
                 if given_back and limit is not None and isinstance(limit.algorithm, Distinct):
-                    row = replace(row, remaining=0)  # it is not known whether a place was taken
+                    row = row._replace(remaining=0)  # it is not known whether a place was taken
                 rows.append(row)
             return rows
 
@@ -385,7 +385,7 @@ class Alike(Story):
             ACTION, **{part: named[part] for part in ("account", "client", "destination")}
         )
         shown: list[Any] = [
-            usage if usage.locked_until_ms or usage.endless else replace(usage, lock_set_at_ms=None)
+            usage if usage.locked_until_ms or usage.endless else usage._replace(lock_set_at_ms=None)
             for usage in usages
         ]
         return [*shown, ordered(guard.peek(ACTION, **named))]

@@ -7,7 +7,7 @@ time holds more admitted attempts than its limit (rule 8), reckoned from the bar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -114,7 +114,7 @@ class Together(RuleBasedStateMachine):
 
     def both(self, call: calls.ScriptCall[Any]) -> Any:
         """Ask both stores; the raw replies must be the same, and well-formed."""
-        raw = self.store.run(replace(call, read=lambda reply: reply))
+        raw = self.store.run(call._replace(read=lambda reply: reply))
         assert raw == self.oracle.reply(call)
         return call.read(raw)
 
@@ -165,7 +165,7 @@ class Together(RuleBasedStateMachine):
         """Peek: the same answer, and nothing is written."""
         before = self.dump()
         call = calls.peek(self.bind(account, client), cost=cost, now_ms=self.now_ms)
-        raw = self.store.run(replace(call, read=lambda reply: reply))
+        raw = self.store.run(call._replace(read=lambda reply: reply))
         assert raw == self.oracle.reply(call)
         assert self.dump() == before
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from authguard import Guard
+    from authguard.stores.valkey import ValkeyStore
     from authguard.testing import EmbeddedValkey
 
     Guards = Callable[..., Guard]
@@ -50,6 +51,17 @@ def keys_of(guard: Guard, account: str, client: str) -> tuple[str, ...]:
     claims = Claims(account, client)
     known = guard._subjects.known(guard.policy("login"), claims)
     return guard._shape("login", known.subjects).bind(*known.pseudonyms).keys
+
+
+@contextmanager
+def held(store: ValkeyStore) -> Iterator[None]:
+    """Hold one of a store's connections for the length of a block."""
+    pool = store._pool
+    connection = pool.borrow()
+    try:
+        yield
+    finally:
+        pool.give_back(connection, sound=True)
 
 
 @contextmanager

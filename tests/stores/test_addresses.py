@@ -33,7 +33,7 @@ USER = {"username": "worker", "password": "pw"}
 )
 def test_an_address_is_used_as_written(address: str, expected: dict[str, object]) -> None:
     """Host, port, database and credentials are those of the address, and nothing else is set."""
-    settings = ValkeyStore(address)._pool.connection_kwargs
+    settings = ValkeyStore(address)._pool.named
     parts = {"host", "port", "path", "db", "username", "password"}
     assert {key: value for key, value in settings.items() if key in parts} == expected
 

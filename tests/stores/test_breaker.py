@@ -17,7 +17,7 @@ from authguard.stores.valkey import ValkeyStore
 from authguard.stores.valkey_async import AsyncValkeyStore
 from authguard.testing import embedded_valkey
 from tests.conftest import SECRET
-from tests.stores.conftest import VERA, stopped, warm
+from tests.stores.conftest import VERA, held, stopped, warm
 from tests.stores.test_forks import _run
 from tests.stores.wire import CLOSE, Wire, free_port, honest
 
@@ -238,7 +238,7 @@ def test_a_busy_pool_never_opens_it(valkey_url: str, guard_factory: Guards) -> N
     store = store_on(valkey_url, connections=1)
     guard = guard_factory(store=store)
     warm(guard)
-    with store._pool.lend("held", 1.0):
+    with held(store):
         assert {attempted(guard)[0] for _ in range(2 * FAILURES)} == {"timeout"}
     assert not store._pool.breaker.open
     warm(guard)

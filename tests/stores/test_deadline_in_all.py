@@ -79,7 +79,7 @@ def hurried(wire: Wire) -> ValkeyStore:
 
 def test_a_worn_device_is_asked_and_then_the_account(wire: Wire, guard_factory: Guards) -> None:
     """B060: the refusal of the device and the second look end by one deadline together."""
-    guard = guard_factory(store=hurried(wire), policies=WORN)
+    guard = guard_factory(store=hurried(wire), policies=WORN, remember_refusals_ms=0)
     guard.attempt("login", **KNOWN)
     guard.attempt("login", **KNOWN)  # by the account: the device is worn out
     wire.commands.clear()
@@ -171,7 +171,9 @@ def test_the_same_awaited(wire: Wire, client: valkey.Valkey) -> None:
 
         told = []
         store = AsyncValkeyStore(wire.url, deadline_ms=DEADLINE_MS, read_ms=READ_MS)
-        async with AsyncGuard(store, secret=SECRET, policies=WORN) as guard:
+        async with AsyncGuard(
+            store, secret=SECRET, policies=WORN, remember_refusals_ms=0
+        ) as guard:
             await guard.attempt("login", **KNOWN)
             await guard.attempt("login", **KNOWN)
             wire.answer = slow

@@ -11,7 +11,7 @@ from freezegun import freeze_time
 from authguard import Denied, StoreUnavailable
 from authguard.stores.valkey import ValkeyStore
 
-from .conftest import SANE_S, VERA, stopped, warm
+from .conftest import SANE_S, VERA, held, stopped, warm
 from .wire import Wire
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_the_wait_for_a_connection_ends_in_frozen_time(
     store = ValkeyStore(valkey_url, deadline_ms=100, connections=1)
     guard = guard_factory(store=store)
     warm(guard)
-    with store._pool.lend("held", 1.0), freeze_time("2020-01-01"):
+    with held(store), freeze_time("2020-01-01"):
         begun = _real_s()
         with pytest.raises(StoreUnavailable, match=r"^timeout$"):
             guard.attempt("login", **VERA)

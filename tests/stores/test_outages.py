@@ -14,7 +14,7 @@ from authguard import StoreUnavailable
 from authguard.stores.valkey import ValkeyStore
 from authguard.testing import embedded_valkey
 
-from .conftest import SANE_S, VERA, stopped, warm
+from .conftest import SANE_S, VERA, held, stopped, warm
 from .wire import CLOSE, Wire, free_port
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_an_exhausted_pool_refuses_at_the_deadline(
     store = ValkeyStore(valkey_url, deadline_ms=DEADLINE_MS, connections=1)
     guard = guard_factory(store=store)
     warm(guard)
-    with store._pool.lend("held", 1.0):
+    with held(store):
         outage(guard, "every connection is lent", "timeout")
     warm(guard)
 

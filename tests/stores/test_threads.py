@@ -137,5 +137,5 @@ def test_closing_a_guard_in_use_breaks_no_decision(guard_factory: Guards) -> Non
     assert all(answers)
     guard.close()
     pool = guard._engine.store._pool
-    assert pool._in_use_connections == set()
-    assert [one for one in pool._available_connections if one._sock is not None] == []
+    assert pool.lent == set()
+    assert pool._idle == []

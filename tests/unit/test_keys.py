@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from authguard import Policy, PolicyLimit, SlidingLog, default_policies
 from authguard._core.keys import Shape
+from authguard._core.plan import decode
 from authguard.identity import Pseudonyms
 from authguard.limits import heeds_pardon
 
@@ -83,5 +83,5 @@ def test_a_settle_without_forgiving_says_so_to_the_lua() -> None:
     """A release takes back its own alone, also where a limit is set to forgive."""
     policy = Policy("login", (PolicyLimit("a", ("account",), SlidingLog("5/15m", forgive=True)),))
     shape = Shape.of(policy, frozenset({"account"}))
-    flags = [json.loads(plan)["limits"][0][4][2] for plan in (shape.plan, shape.plan_unforgiving)]
+    flags = [decode(plan).specs[0].own[2] for plan in (shape.plan, shape.plan_unforgiving)]
     assert flags == [2, 0]

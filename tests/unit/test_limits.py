@@ -250,10 +250,10 @@ def test_what_the_script_is_told() -> None:
     for algorithm, *_ in GOOD:
         numbers = algorithm.numbers()
         assert algorithm.spec(("account",))[: len(numbers)] == numbers
-    assert FixedWindow("9/1d", reserve=2).spec((), reserved=True) == [9, DAY, 2, "", []]
-    assert FixedWindow("9/1d", reserve=2).spec(()) == [9, DAY, 0, "", []]
+    assert FixedWindow("9/1d", reserve=2).spec((), reserved=True) == [9, DAY, 2, 0, []]
+    assert FixedWindow("9/1d", reserve=2).spec(()) == [9, DAY, 0, 0, []]
     months = FixedWindow("9/1mo").spec(())
-    assert months[2:4] == [0, "month"]
+    assert months[2:4] == [0, 2]
     assert set(months[4][1::2]) == {0}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pytest
 
 from authguard import Guard, Policy, PolicyLimit, SlidingLog, default_policies, load_policies
 from authguard._core.keys import Shape
+from authguard._core.plan import decode
 from authguard.limits import Conversion, Cooldown, Distinct, FixedWindow
 from tests.conftest import SECRET
 
@@ -328,8 +328,8 @@ def test_the_reserve_is_for_known_devices() -> None:
     for device, most in ((set(), 180), ({"device"}, 200)):
         shape = Shape.of(send, frozenset({"global", "sms", *device}))
         budget = next(limit for limit in shape.limits if limit.name == "budget-hour")
-        own = {name: own for _, name, _, _, own in json.loads(shape.plan)["limits"]}
-        assert own["budget-hour"] == [200, HOUR, 200 - most, "", []]
+        own = [own for *_, own in decode(shape.plan).specs]
+        assert own[shape.limits.index(budget)] == [200, HOUR, 200 - most, 0, []]
         assert budget.algorithm.largest_cost(reserved=shape.reserved) == most
 
 

@@ -16,12 +16,15 @@ __all__ = ["CounterSpec", "Counters", "FixedWindow", "WindowSpec"]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE_MS: Final = 60_000
 
+#: A calendar's days; without one it is 0, and months are 2.
+_DAY: Final = 1
+
 
 class WindowSpec(NamedTuple):
     limit: int
     window_ms: int
     kept: int
-    calendar: str
+    calendar: int
     offsets: list[int]
 
 
@@ -60,7 +63,7 @@ class FixedWindow:
         changes = list(zip(self.spec.offsets[::2], self.spec.offsets[1::2], strict=True))
         offset_ms = next((o for since, o in reversed(changes) if since <= at_ms), changes[0][1])
         at = _EPOCH + timedelta(milliseconds=at_ms + offset_ms)
-        return (at.year, at.month, at.day) if self.spec.calendar == "day" else (at.year, at.month)
+        return (at.year, at.month, at.day) if self.spec.calendar == _DAY else (at.year, at.month)
 
     def save(self) -> None:
         if self.used or self.cleared_ms:
