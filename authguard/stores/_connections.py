@@ -12,9 +12,9 @@ import os
 import select
 import threading
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from libvalkey import Reader
+from libvalkey import Reader, pack_command
 from valkey.connection import Connection as ClientConnection
 from valkey.connection import DefaultParser, UnixDomainSocketConnection
 from valkey.exceptions import ConnectionError as ValkeyConnectionError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from authguard.stores._address import Node
     from authguard.stores._settings import Settings
 
-__all__ = ["NEVER", "Connection", "Deadline", "Pool"]
+__all__ = ["Connection", "Deadline", "Deadlines", "Pool"]
 
 NEVER: Final = float("inf")
 
@@ -41,24 +41,33 @@ _PARTIAL: Final = object()
 _CHUNK: Final = 65_536
 
 
-class Deadline(threading.local):
+class Deadline:
     """
-    When the running decision of this thread must be over; between decisions, never.
+    When the running decision of a thread must be over; between decisions, never.
 
     As a context manager it is the time of one decision; one inside of another has that one's.
+
+    Args:
+        length_s: How long a decision may take, in seconds.
+
+    Attributes:
+        ends_s: When it must be over.
+        granted_s: How long the last wait could be: silence is a server's for so long.
     """
 
-    ends_s: float = NEVER
-    granted_s: float = 0.0  # how long the last wait could be: silence is a server's for so long
-    _depth: int = 0
+    __slots__ = ("_depth", "_length_s", "ends_s", "granted_s")
 
     def __init__(self, length_s: float) -> None:
+        self.ends_s = NEVER
+        self.granted_s = 0.0
         self._length_s = length_s
+        self._depth = 0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if not self._depth:
             self.ends_s = monotonic_s() + self._length_s
         self._depth += 1
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
@@ -73,12 +82,19 @@ class Deadline(threading.local):
         return left_s
 
 
+class Deadlines(threading.local):
+    """Each thread's own deadline, as ``own``."""
+
+    def __init__(self, length_s: float) -> None:
+        self.own = Deadline(length_s)
+
+
 class _DeadlineSocket:
     """A socket whose every send and receive ends by the deadline, however slowly bytes drip."""
 
     def __init__(self, sock: socket.socket, deadline: Deadline, read_s: float) -> None:
+        self.deadline = deadline
         self._sock = sock
-        self._deadline = deadline
         self._read_s = read_s
         self._timeout_s: float | None = -1.0  # what it is set to: setting it is a system call
         self._polling = False
@@ -97,7 +113,7 @@ class _DeadlineSocket:
 
     def _bound(self) -> socket.socket:
         if not self._polling:
-            self._set(self._deadline.left_s(self._read_s))
+            self._set(self.deadline.left_s(self._read_s))
         return self._sock
 
     def sendall(self, data: bytes) -> None:
@@ -121,11 +137,12 @@ class Connection(ClientConnection):
     A connection that is made, used and read within the running decision's deadline.
 
     Attributes:
+        deadline: That of whoever has borrowed it.
         era: Of which of its pool's times it is; those of an earlier one are not kept.
     """
 
     def __init__(self, *, deadline: Deadline, settings: Settings, **named: Any) -> None:
-        self._deadline = deadline
+        self.deadline = deadline
         self._settings = settings
         self.era: object = None
         self._line: _DeadlineSocket
@@ -137,7 +154,7 @@ class Connection(ClientConnection):
     @property
     def socket_connect_timeout(self) -> float:
         """What is left for the next address: a name can stand for many, asked one by one."""
-        return self._deadline.left_s(self._settings.connect_s)
+        return self.deadline.left_s(self._settings.connect_s)
 
     @socket_connect_timeout.setter
     def socket_connect_timeout(self, _: float | None) -> None:
@@ -154,7 +171,7 @@ class Connection(ClientConnection):
             except BaseException:
                 sock.close()
                 raise
-        self._line = _DeadlineSocket(sock, self._deadline, self._settings.read_s)
+        self._line = _DeadlineSocket(sock, self.deadline, self._settings.read_s)
         return self._line
 
     def read_response(self, *args: Any, **settings: Any) -> object:
@@ -168,6 +185,7 @@ class Connection(ClientConnection):
         """Connect, unless it is connected and nothing has come on it that nobody asked for."""
         if self._sock is not None:
             if not self._waiting.poll(0) and not self._replies.has_data():
+                self._line.deadline = self.deadline
                 return
             self.disconnect()  # type: ignore[no-untyped-call]
         self.connect()  # type: ignore[no-untyped-call]
@@ -190,7 +208,7 @@ class Connection(ClientConnection):
             TimeoutError: It did not come in time.
             OSError: The connection is broken.
         """
-        self._line.sendall(b"".join(self.pack_command(*command)))  # type: ignore[no-untyped-call]
+        self._line.sendall(pack_command(command))
         reply: object = _PARTIAL
         while reply is _PARTIAL:
             data = self._line.recv(_CHUNK)
@@ -216,7 +234,7 @@ class _UnixConnection(Connection):
     def _connect(self) -> _DeadlineSocket:
         connect = UnixDomainSocketConnection._connect  # noqa: SLF001 (of its own kind)
         sock = connect(self)  # type: ignore[arg-type, no-untyped-call]
-        self._line = _DeadlineSocket(sock, self._deadline, self._settings.read_s)
+        self._line = _DeadlineSocket(sock, self.deadline, self._settings.read_s)
         return self._line
 
 
@@ -228,17 +246,14 @@ class Pool:
         pid: The process that they belong to; a forked child makes a pool of its own.
         breaker: The server's breaker.
         named: What connections are made from.
-        lent: Those that are lent now.
     """
 
-    def __init__(self, settings: Settings, deadline: Deadline, node: Node) -> None:
+    def __init__(self, settings: Settings, node: Node) -> None:
         self.pid = os.getpid()
         self.breaker = Breaker(settings.pause_s, monotonic_s)
         self.named: dict[str, Any] = settings.of(node)
-        self.lent: set[Connection] = set()
         self._kind = Connection if node.port else _UnixConnection
         self._settings = settings
-        self._deadline = deadline
         self._idle: list[Connection] = []
         self._era = object()
         self._places: SimpleQueue[None] = SimpleQueue()
@@ -246,9 +261,12 @@ class Pool:
             self._places.put(None)
         self._room = threading.BoundedSemaphore(settings.waiting)
 
-    def borrow(self) -> Connection:
+    def borrow(self, deadline: Deadline) -> Connection:
         """
-        Take a connection; it may have to be made ready.
+        Take a connection; it is to be made ready.
+
+        Args:
+            deadline: When whoever takes it must be done.
 
         Raises:
             NoneFreeError: None became free in time.
@@ -257,24 +275,20 @@ class Pool:
         try:
             self._places.get_nowait()
         except Empty:
-            self._wait()
+            self._wait(deadline)
         try:
             connection = self._idle.pop()
         except IndexError:
             try:
-                connection = self._kind(
-                    deadline=self._deadline, settings=self._settings, **self.named
-                )
+                connection = self._kind(deadline=deadline, settings=self._settings, **self.named)
             except BaseException:
                 self._places.put(None)
                 raise
-        connection.era = self._era
-        self.lent.add(connection)
+        connection.era, connection.deadline = self._era, deadline
         return connection
 
     def give_back(self, connection: Connection, *, sound: bool) -> None:
         """Take it back; it is kept only if nothing went wrong while it was lent."""
-        self.lent.discard(connection)
         try:
             if sound and connection.era is self._era:
                 self._idle.append(connection)
@@ -283,11 +297,16 @@ class Pool:
         finally:
             self._places.put(None)
 
-    def _wait(self) -> None:
+    @property
+    def lent(self) -> int:
+        """How many are lent now."""
+        return self._settings.connections - self._places.qsize()
+
+    def _wait(self, deadline: Deadline) -> None:
         if not self._room.acquire(blocking=False):
             raise CrowdedError
         try:
-            self._places.get(timeout=self._deadline.left_s())
+            self._places.get(timeout=deadline.left_s())
         except Empty:
             raise NoneFreeError from None
         finally:

@@ -36,7 +36,7 @@ class Store(Protocol):
                 call may have run all the same; it is never sent a second time.
         """
 
-    def one_deadline(self) -> AbstractContextManager[None]:
+    def one_deadline(self) -> AbstractContextManager[object]:
         """Let all calls of a block share one deadline, from now on; without it each has its own."""
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class AsyncStore(Protocol):
     async def run(self, call: ScriptCall[T]) -> T:
         """As in :class:`Store`; cancelled, it drops the connection, and the call may have run."""
 
-    def one_deadline(self) -> AbstractContextManager[None]:
+    def one_deadline(self) -> AbstractContextManager[object]:
         """As in :class:`Store`, for all calls of the block in this task."""
 
     async def close(self) -> None:

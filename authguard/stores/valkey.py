@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from valkey.exceptions import ReadOnlyError
 
 from authguard.errors import StoreUnavailable
-from authguard.stores._connections import Deadline, Pool
+from authguard.stores._connections import Deadlines, Pool
 from authguard.stores._failures import SILENCE, SOUND, NoneFreeError, reason
 from authguard.stores._routed import RoutedStore
 from authguard.stores._routes import Pause, question
@@ -23,6 +23,7 @@ from authguard.stores._settings import monotonic_s
 if TYPE_CHECKING:
     from authguard._core.calls import ScriptCall
     from authguard.stores._address import Node
+    from authguard.stores._connections import Deadline
     from authguard.stores._routes import Asks, Send
 
 __all__ = ["ValkeyStore"]
@@ -60,12 +61,12 @@ class ValkeyStore(RoutedStore):
     """
 
     def _prepare(self) -> None:
-        self._deadline = Deadline(self._settings.deadline_s)
+        self._deadlines = Deadlines(self._settings.deadline_s)
         self._pools: dict[Node, Pool] = {}
 
     def one_deadline(self) -> Deadline:
         """Let all calls of a block share one deadline, from now on."""
-        return self._deadline
+        return self._deadlines.own
 
     def run(self, call: ScriptCall[T]) -> T:
         """Run a call; see :meth:`authguard.stores.base.Store.run`."""
@@ -104,12 +105,15 @@ class ValkeyStore(RoutedStore):
 
     def _drive(self, asks: Asks[T]) -> T:
         """Run what a route asks for; whatever goes wrong is an outage."""
-        with self._deadline:
+        with self._deadlines.own as deadline:
             try:
                 it = next(asks)
                 while True:
                     try:
-                        reply = self._pause(it) if isinstance(it, Pause) else self._send(it)
+                        if isinstance(it, Pause):
+                            reply = self._pause(it, deadline)
+                        else:
+                            reply = self._send(it, deadline)
                     except Exception as error:  # noqa: BLE001 (a broken stream raises anything)
                         it = asks.throw(error)
                     else:
@@ -122,23 +126,23 @@ class ValkeyStore(RoutedStore):
             except Exception as error:
                 raise StoreUnavailable(reason(error)) from error
 
-    def _pause(self, it: Pause) -> object:
-        if self._deadline.left_s() <= self._settings.reserve_s + it.seconds:
+    def _pause(self, it: Pause, deadline: Deadline) -> object:
+        if deadline.left_s() <= self._settings.reserve_s + it.seconds:
             raise TimeoutError
         time.sleep(it.seconds)
         return None
 
-    def _send(self, it: Send) -> object:
+    def _send(self, it: Send, deadline: Deadline) -> object:
         """Send one command and read its reply; tell the breaker what came of it."""
         pool = self._pool_of(it.node)
         breaker = pool.breaker
         breaker.enter()
         try:
-            reply = self._exchange(pool, it)
+            reply = self._exchange(pool, it, deadline)
         except NoneFreeError:
             raise
         except SILENCE:
-            if self._deadline.granted_s >= self._settings.patience_s:  # else it had no chance
+            if deadline.granted_s >= self._settings.patience_s:  # else it had no chance
                 breaker.silent()
             raise
         except Exception as error:
@@ -149,8 +153,8 @@ class ValkeyStore(RoutedStore):
         breaker.answered()
         return reply
 
-    def _exchange(self, pool: Pool, it: Send) -> object:
-        connection = pool.borrow()
+    def _exchange(self, pool: Pool, it: Send, deadline: Deadline) -> object:
+        connection = pool.borrow(deadline)
         sound = False
         try:
             connection.make_ready()
@@ -159,7 +163,7 @@ class ValkeyStore(RoutedStore):
             sent_s = monotonic_s()
             command = it.command
             if it.dated:
-                command = (*command, self._last_moments.of(it.node, self._deadline.ends_s))
+                command = (*command, self._last_moments.of(it.node, deadline.ends_s))
             try:
                 reply = connection.ask(command)
                 if it.dated:
@@ -182,7 +186,7 @@ class ValkeyStore(RoutedStore):
         """Give this process's connections to a server."""
         pool = self._pools.get(node)
         if pool is None or pool.pid != os.getpid():
-            made = Pool(self._settings, self._deadline, node)
+            made = Pool(self._settings, node)
             if pool is not None:
                 self._forget(node, pool)
             pool = self._pools.setdefault(node, made)

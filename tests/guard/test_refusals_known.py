@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from authguard import ConfigurationError, Denied, Guard, StoreUnavailable, limits
-from authguard.errors import Overloaded, RecoveryRequired, TooDear
-from tests.conftest import PATIENT_MS, SECRET
-from tests.stores.wire import Wire, honest
+from authguard.errors import Overloaded, TooDear
+from tests.conftest import SECRET
+from tests.stores.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,17 +26,16 @@ if TYPE_CHECKING:
 
     from authguard import Decision
     from authguard.testing import EmbeddedValkey
-    from tests.conftest import Clock
     from tests.stores.wire import Step, Talk
 
     Guards = Callable[..., Guard]
 
 ADDRESS: Final = "203.0.113.9"
-VERA: Final = {"account": "vera", "client": ADDRESS}
-OMAR: Final = {"account": "omar", "client": "192.0.2.7"}
+VERA: Final[dict[str, Any]] = {"account": "vera", "client": ADDRESS}
+OMAR: Final[dict[str, Any]] = {"account": "omar", "client": "192.0.2.7"}
 
 #: Windows longer than any test: nothing leaves them by itself.
-LOGIN: Final = {
+LOGIN: Final[dict[str, Any]] = {
     "login": {
         "limits": [
             {"name": "account", "by": ["account"], "sliding_log": "4/1h"},
@@ -67,14 +69,15 @@ def guard(guard_factory: Guards) -> Guard:
 
 @pytest.fixture
 def asked(client: valkey.Valkey) -> Callable[[], int]:
-    """Tell how many scripts the server has run since this was last asked."""
+    """Tell how many scripts the server has run since this was last asked for."""
 
     def since_last() -> int:
-        stats: dict[str, Any] = client.info("commandstats")
+        stats: Any = client.info("commandstats")
         client.config_resetstat()
-        return sum(
-            stats[name]["calls"] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in stats
-        )
+        scripts = [
+            stats[f"cmdstat_{verb}"] for verb in ("evalsha", "eval") if f"cmdstat_{verb}" in stats
+        ]
+        return sum(each["calls"] - each["failed_calls"] for each in scripts)  # failed: NOSCRIPT
 
     since_last()
     return since_last
@@ -183,7 +186,7 @@ def test_a_lock_in_the_log_is_known_too(guard_factory: Guards, asked: Callable[[
 
 # What ends it.
 
-ENDED_BY: Final = {
+ENDED_BY: Final[dict[str, Callable[[Guard], object]]] = {
     "clear": lambda guard: guard.clear("login", **VERA),
     "pardon": lambda guard: guard.pardon("login", account="vera"),
     "recover": lambda guard: guard.recover("login", **VERA),
@@ -354,8 +357,8 @@ def test_a_known_value_passes_where_a_new_one_is_refused(
     guard_factory: Guards, asked: Callable[[], int]
 ) -> None:
     """A client that may try no further account goes on at those it has tried."""
-    distinct = {"name": "spread", "by": ["client"], "distinct": {"of": "account", "rate": "2/1h"}}
-    guard = guard_factory(policies=one(distinct | {"distinct": "2/1h", "of": "account"}))
+    spread = {"name": "spread", "by": ["client"], "distinct": "account", "limit": "2/1h"}
+    guard = guard_factory(policies=one(spread))
     for account in ("vera", "omar"):
         assert told(guard, account=account, client=ADDRESS).allowed
     asked()
@@ -387,14 +390,13 @@ def test_the_reserve_is_open_to_known_devices(guard_factory: Guards) -> None:
 
 def test_a_tier_is_told_of_its_own_numbers(guard_factory: Guards) -> None:
     """An account that is refused in one tier is not in another, and is told that one's numbers."""
-    hour = {"name": "hour", "by": ["account"], "fixed_window": "1/24h", "tiers": {"pro": "3/24h"}}
-    guard = guard_factory(policies=one(hour, log("client", ["client"], "2/1h")))
-    assert [told(guard, **VERA).allowed for _ in range(3)] == [True, False, False]
-    assert told(guard, **VERA, tier="pro").allowed
-    decision = told(guard, **VERA, tier="pro")
-    assert decision.refused_by == ("client",)
-    assert told(guard, **VERA).refused_by != ("hour",)
-    assert [each.limit for each in told(guard, **VERA, tier="pro").verdicts][0] in (2, 3)
+    hour = log("hour", ["account"], "1/1h", tiers={"pro": "3/1h"})
+    guard = guard_factory(policies=one(hour))
+    assert [told(guard, account="vera").allowed for _ in range(3)] == [True, False, False]
+    assert [told(guard, account="vera", tier="pro").allowed for _ in range(2)] == [True, True]
+    for tier, limit in [("pro", 3), (None, 1)] * 2:
+        (verdict,) = told(guard, account="vera", tier=tier).verdicts
+        assert (verdict.limit, verdict.refuses) == (limit, True)
 
 
 def test_another_action_has_its_own(guard_factory: Guards) -> None:
@@ -417,19 +419,14 @@ def test_a_limit_that_counts_refusals_counts_each(
     )
     guard = guard_factory(policies=policies)
     asked()
-    assert [told(guard, **VERA).refused_by for _ in range(4)] == [
-        (),
-        ("account",),
-        ("account", "client")[::1] if False else ("client", "account"),
-        ("client", "account"),
-    ] or True
+    assert [told(guard, **VERA).allowed for _ in range(4)] == [True, False, False, False]
     assert asked() == 4
-    newest_ms = [guard.usage("login", client=ADDRESS)[0].newest_ms]
+    newest_ms = [guard.usage("login", client=ADDRESS)[0].newest_ms or 0]
     for _ in range(3):
         time.sleep(0.002)
         told(guard, **VERA)
-        newest_ms.append(guard.usage("login", client=ADDRESS)[0].newest_ms)
-    assert sorted(set(newest_ms), key=int) == newest_ms
+        newest_ms.append(guard.usage("login", client=ADDRESS)[0].newest_ms or 0)
+    assert all(later > before for before, later in pairwise(newest_ms))
 
 
 def test_what_the_load_refuses_is_asked_each_time(
@@ -454,21 +451,19 @@ def test_an_account_that_must_be_recovered_is_asked_each_time(
     assert told(guard, account="vera").allowed
     asked()
     for _ in range(3):
-        with pytest.raises(RecoveryRequired) as caught:
-            guard.attempt("login", account="vera")
-        assert caught.value.decision.retry_after_ms == 900_000
+        (verdict,) = told(guard, account="vera").verdicts
+        assert (verdict.recovery, verdict.retry_after_ms) == (True, 900_000)
     assert asked() == 3
 
 
 def test_what_no_wait_would_admit_is_said_each_time(guard_factory: Guards) -> None:
-    """An attempt too dear for an override is told so again, whatever else refuses it."""
-    policies = one(log("account", ["account"], "4/1h"), log("client", ["client"], "3/1h"))
+    """An attempt too dear for its limit is told so again, whatever else refuses it."""
+    policies = one(log("account", ["account"], "4/1h"), log("client", ["client"], "8/1h"))
     guard = guard_factory(policies=policies)
-    told(guard, **OMAR)
-    guard.override("login", "account", account="omar", to="2/1h", for_ms=10**10)
+    assert told(guard, **OMAR, cost=4).allowed
     for _ in range(3):
         with pytest.raises(TooDear):
-            guard.attempt("login", **OMAR, cost=3)
+            guard.attempt("login", **OMAR, cost=5)
 
 
 @pytest.mark.parametrize("clock", ["a replay's", "the guard's"])
@@ -481,20 +476,17 @@ def test_where_time_is_passed_nothing_is_remembered(
     guard = guard_factory(policies=one(log("account", ["account"], "1/1h")), **own)
     asked()
     for _ in range(3):
-        passed = {"now_ms": now_ms[0]} if clock == "a replay's" else {}
+        passed: dict[str, Any] = {"now_ms": now_ms[0]} if clock == "a replay's" else {}
         assert told(guard, account="vera", **passed).allowed
         assert not told(guard, account="vera", **passed).allowed
         now_ms[0] += 3_600_000
     assert asked() == 6
 
 
-def test_a_replay_neither_hears_nor_makes_what_is_remembered(guard: Guard, clock: Clock) -> None:
+def test_a_replay_does_not_hear_what_is_remembered(guard: Guard) -> None:
     """A passed clock goes by the store alone, beside requests that don't."""
     refused(guard, **VERA)
-    later_ms = guard.now_ms() + 3_600_001
-    assert told(guard, **VERA, now_ms=later_ms).allowed
-    assert not told(guard, **VERA).allowed
-    assert clock.now_ms > 0
+    assert told(guard, **VERA, now_ms=guard.now_ms() + 3_600_001).allowed
 
 
 def test_zero_is_off(guard_factory: Guards, asked: Callable[[], int]) -> None:
@@ -522,7 +514,9 @@ def test_a_shorter_memory_asks_sooner(guard_factory: Guards, asked: Callable[[],
 @pytest.mark.parametrize("value", [-1, 1_001, 1.5, True, "1", None])
 def test_a_memory_out_of_range_is_refused(value: Any) -> None:
     """AG012 names the setting and what it may be."""
-    with pytest.raises(ConfigurationError, match=r"AG012 remember_refusals_ms: .*0 \(off\) to 1000"):
+    with pytest.raises(
+        ConfigurationError, match=r"AG012 remember_refusals_ms: .*0 \(off\) to 1000"
+    ):
         Guard("valkey://127.0.0.1:1/0", secret=SECRET, remember_refusals_ms=value)
 
 
@@ -535,9 +529,191 @@ def test_a_known_refusal_stands_while_the_store_is_away(
     """It is still a refusal; whoever is not known to be refused gets no verdict."""
     guard = guard_factory(store=own_valkey.url, policies=LOGIN)
     refused(guard, **VERA)
-    own_valkey.close()
+    os.kill(own_valkey.pid, signal.SIGKILL)
     with pytest.raises(Denied) as caught:
         guard.attempt("login", **VERA)
     assert caught.value.decision.refused_by == ("pair",)
     with pytest.raises(StoreUnavailable):
         guard.attempt("login", **OMAR)
+
+
+@pytest.mark.parametrize("how", ["clear", "succeed", "release"])
+def test_a_refusal_that_crosses_an_unlock_is_not_remembered(
+    valkey_server: EmbeddedValkey, guard_factory: Guards, how: str
+) -> None:
+    """Nobody knows which the store saw first: the next try asks, and is admitted."""
+    hold, held, on_their_way = threading.Event(), threading.Event(), threading.Event()
+
+    def answer(talk: Talk, command: list[bytes]) -> Iterator[Step]:
+        reply = talk.relay(command)
+        if hold.is_set():
+            hold.clear()
+            on_their_way.set()
+            assert held.wait(20)
+        yield reply
+
+    with Wire(answer, valkey_server.port) as wire:
+        guard = guard_factory(store=wire.url, policies=one(log("pair", ["account"], "1/1h")))
+        first = guard.attempt("login", account="vera")
+        hold.set()
+        decisions: list[Decision] = []
+        late = threading.Thread(target=lambda: decisions.append(told(guard, account="vera")))
+        late.start()
+        assert on_their_way.wait(20)
+        if how == "clear":
+            guard_factory(policies=guard.policies).clear("login", account="vera")
+        else:
+            getattr(first, how)()
+        held.set()
+        late.join(20)
+        assert [decision.allowed for decision in decisions] == [False]
+        assert told(guard, account="vera").allowed
+
+
+# Threads, processes, and how much of it there is.
+
+
+def _race(guard: Guard, rounds: int) -> None:
+    """
+    Let one who is admitted come and go while three, who never are, ask all the time.
+
+    The three are shed by the load, which is asked each time, and by the account's limit, which is
+    remembered, while its one place is taken; the one is not counted by address.
+    """
+    over, wrong = threading.Event(), list[object]()
+
+    def hammer() -> None:
+        while not over.is_set():
+            wrong.extend([1] if told(guard, **VERA).allowed else [])
+
+    crowd = [threading.Thread(target=hammer) for _ in range(3)]
+    for thread in crowd:
+        thread.start()
+    try:
+        for number in range(rounds):
+            attempt = guard.attempt("login", account="vera", client="198.51.100.7")
+            if number % 3 == 0:
+                guard.clear("login", account="vera")
+            elif number % 3 == 1:
+                attempt.succeed()
+            else:
+                attempt.release()
+    finally:
+        over.set()
+        for thread in crowd:
+            thread.join()
+    assert wrong == []
+
+
+def _crowded(guard_factory: Guards) -> Guard:
+    policies = one(
+        log("account", ["account"], "1/1h"), log("client", ["client"], "4/1h", elastic=True)
+    )
+    guard = guard_factory(policies=policies, allowlist=["198.51.100.0/24"])
+    guard.load(0, for_ms=600_000)
+    return guard
+
+
+def test_what_is_free_again_is_free_for_every_thread(guard_factory: Guards) -> None:
+    """No refusal that another thread was told outlives the success, release or clear after it."""
+    _race(_crowded(guard_factory), 30)
+
+
+@pytest.mark.slow
+def test_what_is_free_again_is_free_for_every_thread_at_length(guard_factory: Guards) -> None:
+    """The same, 3,000 times, with threads that take turns as often as Python lets them."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        _race(_crowded(guard_factory), 3_000)
+    finally:
+        sys.setswitchinterval(usual_s)
+
+
+def test_eight_threads_flood_for_one_command(guard: Guard, asked: Callable[[], int]) -> None:
+    """What one thread was told every thread knows."""
+    refused(guard, **VERA)
+    asked()
+    allowed: list[bool] = []
+
+    def flood() -> None:
+        allowed.extend(told(guard, **VERA).allowed for _ in range(50))
+
+    crowd = [threading.Thread(target=flood) for _ in range(8)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    assert (len(allowed), any(allowed), asked()) == (400, False, 0)
+
+
+#: Runs apart from the test: forking a process with pytest's threads is asking for trouble.
+FORKING: Final = """
+import os, sys
+from authguard import Denied, Guard
+guard = Guard(sys.argv[1], secret=sys.argv[2], deadline_ms=10_000, policies={"login": {"limits": [
+    {"name": "account", "by": ["account"], "sliding_log": "1/1h"}]}})
+def allowed():
+    try:
+        guard.attempt("login", account="vera")
+    except Denied:
+        return False
+    return True
+told = [allowed(), allowed()]
+child = os.fork()
+told += [allowed()]
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    guard.clear("login", account="vera")
+    told += [allowed()]
+else:
+    guard.clear("login", account="vera")
+    told += [allowed(), allowed()]
+assert told == [True, False, False, True, False][:len(told)], (child, told)
+os._exit(0)
+"""
+
+
+def test_a_forked_process_remembers_for_itself(valkey_url: str) -> None:
+    """What was known before the fork both know, and each heeds its own unlocks."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING, valkey_url, SECRET],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _resident_bytes() -> int:
+    """Tell how much memory the process holds."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("differ", ["by key", "by value"])
+def test_a_flood_of_different_refusals_takes_no_more_memory(
+    guard_factory: Guards, differ: str
+) -> None:
+    """The first 20,000 take a few megabytes; the next 80,000 none."""
+    spread = {"name": "spread", "by": ["client"], "distinct": "account", "limit": "1/1h"}
+    guard = guard_factory(
+        policies=one(spread if differ == "by value" else LOGIN["login"]["limits"][2])
+    )
+    if differ == "by value":
+        told(guard, **VERA)
+    else:
+        guard.block(client=ADDRESS)
+
+    def flood(first: int, last: int) -> int:
+        for number in range(first, last):
+            assert not told(guard, account=f"name {number}", client=ADDRESS).allowed
+        return _resident_bytes()
+
+    before = flood(0, 2_000)
+    full = flood(2_000, 20_000)
+    after = flood(20_000, 100_000)
+    assert full - before < 32 * 2**20
+    assert after - full < 4 * 2**20

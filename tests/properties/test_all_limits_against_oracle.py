@@ -439,9 +439,7 @@ class Together(RuleBasedStateMachine):
     def drop(self, names: list[str]) -> None:
         """Take secrets away unasked."""
         # A store that has let a dead record go counts it no more.
-        self.both(
-            calls.drop(tuple(f"record:{name}" for name in names))._replace(read=lambda _: 0)
-        )
+        self.both(calls.drop(tuple(f"record:{name}" for name in names))._replace(read=lambda _: 0))
 
     @rule(
         ms=st.one_of(st.integers(0, 3), st.sampled_from([999, 1000, 1001]), st.integers(0, 9_000))

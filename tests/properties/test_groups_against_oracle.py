@@ -150,7 +150,7 @@ def ordered(decision: Decision) -> Decision:
     own = [verdict for verdict in verdicts if verdict.name != "block"]
     blocks = {verdict for verdict in verdicts if verdict.name == "block"}
     told = sorted(blocks, key=lambda verdict: verdict.retry_after_ms)
-    return decision._replace(verdicts=(*own, *told))
+    return Decision(decision.action, decision.allowed, (*own, *told), decision.now_ms)
 
 
 class Names:

@@ -57,7 +57,7 @@ def keys_of(guard: Guard, account: str, client: str) -> tuple[str, ...]:
 def held(store: ValkeyStore) -> Iterator[None]:
     """Hold one of a store's connections for the length of a block."""
     pool = store._pool
-    connection = pool.borrow()
+    connection = pool.borrow(store.one_deadline())
     try:
         yield
     finally:

@@ -171,9 +171,7 @@ def test_the_same_awaited(wire: Wire, client: valkey.Valkey) -> None:
 
         told = []
         store = AsyncValkeyStore(wire.url, deadline_ms=DEADLINE_MS, read_ms=READ_MS)
-        async with AsyncGuard(
-            store, secret=SECRET, policies=WORN, remember_refusals_ms=0
-        ) as guard:
+        async with AsyncGuard(store, secret=SECRET, policies=WORN, remember_refusals_ms=0) as guard:
             await guard.attempt("login", **KNOWN)
             await guard.attempt("login", **KNOWN)
             wire.answer = slow

@@ -72,7 +72,7 @@ guard = guard_on(2)
 threads = [threading.Thread(target=ask, args=[name, 5], daemon=True) for name in "56"]
 for thread in threads:
     thread.start()
-while len(guard._engine.store._pool.lent) < 2:
+while guard._engine.store._pool.lent < 2:
     time.sleep(0.01)
 time.sleep(0.1)
 child = os.fork()

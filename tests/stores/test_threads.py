@@ -137,5 +137,5 @@ def test_closing_a_guard_in_use_breaks_no_decision(guard_factory: Guards) -> Non
     assert all(answers)
     guard.close()
     pool = guard._engine.store._pool
-    assert pool.lent == set()
+    assert pool.lent == 0
     assert pool._idle == []
