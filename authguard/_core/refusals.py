@@ -7,9 +7,9 @@ than the limit itself refuses, so time alone can't end a refusal sooner than thi
 never admits, and nothing it says makes a wait longer.
 
 Not remembered is what something else than time ends or changes: what the load alone refuses, an
-account that must be recovered, an action of which a limit counts refused tries too. Whatever
-an operator or an owner unlocks in this process, and whatever this guard's own attempts give back,
-ends the memory of it at once; what comes from elsewhere is seen a second later at most.
+account that must be recovered, an action of which a limit counts refused tries too. Whatever an
+operator or an owner unlocks in this process, and whatever this guard's own attempts give back, ends
+the memory of it at once; what comes from elsewhere is seen a second later at most.
 
 A repeat of the same attempt is told what it was told, a moment older. Another attempt that meets a
 limit known to be full, such as a blocked client's at the next account, is told of those limits
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
 
-from authguard._core.keys import BLOCK, MEMBER
+from authguard._core.keys import MEMBER
 from authguard.decision import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ LONGEST_MS: Final = 1_000
 
 #: Most entries of a generation; there are two, and an entry takes about half a kilobyte.
 _MOST: Final = 4_096
+
+#: What stands for the operators' blocks: no limit is named so.
+_BLOCK: Final = ""
 
 
 @dataclass(slots=True)
@@ -205,7 +208,7 @@ class Refusals:
         asked_s, era = asked
         if not self._hold_s or era is not self._era or self._era[0] is not _Era.now:
             return
-        lasting = {verdict.name: verdict for verdict in decision.verdicts if _lasts(verdict)}
+        lasting = {_name(verdict): verdict for verdict in decision.verdicts if _lasts(verdict)}
         if not lasting or bound.shape.counts_refused:
             return
         if any(verdict.lock_set or verdict.retry_after_ms < 0 for verdict in decision.verdicts):
@@ -274,11 +277,16 @@ def _slots(bound: Bound, cost: int) -> Iterator[tuple[object, str, tuple[object,
             counts = (limit, shape.reserved, cost * limit.cost, member)
             yield binding.keys[first + at], limit.name, counts
         if binding.block_keys:
-            yield binding.block_keys, BLOCK, ()
+            yield binding.block_keys, _BLOCK, ()
 
 
 def _whom(shape: Shape, of: Mapping[str, bytes], cost: int) -> tuple[object, ...]:
     return shape, cost, *of.values()
+
+
+def _name(verdict: Verdict) -> str:
+    """Name what it is of; a block has no window, and a limit may be called like one."""
+    return verdict.name if verdict.window_ms else _BLOCK
 
 
 def _lasts(verdict: Verdict) -> bool:

@@ -1,4 +1,4 @@
-"""Refusals known already, awaited: the same memory, whatever task asks and whatever is cancelled."""
+"""Refusals known already, awaited: the same memory, whatever task asks, whatever is cancelled."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from authguard import Denied
-from tests.aio.conftest import VERA, a_guard, cancelled_at, run
+from tests.aio.conftest import a_guard, cancelled_at, run
 
 if TYPE_CHECKING:
     import valkey
 
     from authguard import AsyncGuard
+
+VERA: dict[str, Any] = {"account": "vera", "client": "192.0.2.7"}
 
 #: Windows longer than any test.
 POLICIES: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Refusals known already on a cluster: no command for any group, and nothing given back is missed."""
+"""Refusals known already on a cluster: no command for any group; what is given back counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from authguard import Denied, StoreUnavailable
 from authguard.stores.valkey import ValkeyStore
-from tests.cluster.conftest import Map, forget_counts, guarded, ran
+from tests.cluster.conftest import forget_counts, guarded, ran
 from tests.conftest import PATIENT_MS
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from authguard import Guard
     from authguard._core.calls import ScriptCall
+    from tests.cluster.conftest import Map
     from tests.servers import Cluster
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,7 @@ NARROW = {
         ]
     }
 }
-HERE = {"client": "192.0.2.7"}
+HERE: dict[str, Any] = {"client": "192.0.2.7"}
 
 
 class Interrupted(ValkeyStore):

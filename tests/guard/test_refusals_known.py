@@ -379,6 +379,14 @@ def test_a_dear_attempt_refuses_no_cheaper_one(guard_factory: Guards) -> None:
     assert told(guard, account="vera", cost=1).allowed
 
 
+def test_a_limit_that_is_named_like_a_block_is_none(guard_factory: Guards) -> None:
+    """What a limit called ``block`` refuses is not taken for an operator's block."""
+    guard = guard_factory(policies=one(log("block", ["account", "client"], "4/1h")))
+    assert told(guard, **VERA, cost=2).allowed
+    assert not told(guard, **VERA, cost=3).allowed
+    assert told(guard, **VERA, cost=1).allowed
+
+
 def test_the_reserve_is_open_to_known_devices(guard_factory: Guards) -> None:
     """Whom the reserve alone refuses is no reason to refuse a known device."""
     budget = {"name": "budget", "by": ["account"], "fixed_window": "2/24h", "reserve": 1}
