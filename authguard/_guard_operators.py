@@ -166,6 +166,7 @@ class OperatorSteps(GuardBase):
         bound = self._engine.bind(shape, known.pseudonyms)
         return (yield from groups.inspect(bound, now_ms=self._engine.now_ms(now_ms)))
 
+    @unlocking  # a block that is set again may end sooner
     def _block(
         self,
         *,

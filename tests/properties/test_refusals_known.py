@@ -184,7 +184,7 @@ class Beside(RuleBasedStateMachine):
         for asked in each:
             self._attempt(asked)
 
-    @rule(asked=asking, until_ms=st.integers(50, 1_200))
+    @rule(asked=asking, until_ms=st.integers(50, 1_100))
     def hammer(self, asked: dict[str, Any], until_ms: int) -> None:
         """Attempt the same all the time."""
         end_s = time.monotonic() + until_ms / 1000
@@ -284,12 +284,12 @@ def test_no_refusal_from_memory_is_one_too_many(
     valkey_server: EmbeddedValkey, client: valkey.Valkey
 ) -> None:
     """Over limits of all kinds, costs, tiers, devices, loads, overrides, unlocks: a few stories."""
-    _run(valkey_server, client, examples=8, steps=10)
+    _run(valkey_server, client, examples=4, steps=8)
 
 
 @pytest.mark.slow
 def test_no_refusal_from_memory_is_one_too_many_at_length(
     valkey_server: EmbeddedValkey, client: valkey.Valkey
 ) -> None:
-    """The same in a hundred stories of up to 25 steps."""
-    _run(valkey_server, client, examples=100, steps=25)
+    """The same in forty stories of up to 20 steps."""
+    _run(valkey_server, client, examples=40, steps=20)
