@@ -58,6 +58,7 @@ class _Told:
         until_s: When the first of the limits that refuse it is to be asked again.
         slots: Where their refusals are remembered. It may be told while all of them are there.
         kept: Nothing was given back or unlocked between asking the store and remembering.
+        aged: The same some milliseconds later, as it was told last: a flood asks often in each.
     """
 
     decision: Decision
@@ -65,6 +66,7 @@ class _Told:
     until_s: float
     slots: list[object]
     kept: bool = False
+    aged: tuple[int, Decision] | None = None
 
 
 class _Refusal(NamedTuple):
@@ -168,9 +170,12 @@ class Refusals:
         now_s = self._clock()
         if now_s >= told.until_s:
             return None
-        age_ms = int(1000 * (now_s - told.came_s))
-        verdicts = tuple([_aged(verdict, age_ms) for verdict in told.decision.verdicts])
-        return Decision(shape.action, False, verdicts, told.decision.now_ms + age_ms)
+        age_ms, said = int(1000 * (now_s - told.came_s)), told.aged
+        if said is None or said[0] != age_ms:
+            verdicts = tuple([_aged(verdict, age_ms) for verdict in told.decision.verdicts])
+            now_ms = told.decision.now_ms + age_ms
+            said = told.aged = age_ms, Decision(shape.action, False, verdicts, now_ms)
+        return said[1]
 
     def find(self, bound: Bound, cost: int) -> Decision | None:
         """Give the decision on an attempt that meets a limit known to refuse it; None: ask on."""
