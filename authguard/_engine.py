@@ -10,7 +10,7 @@ from authguard._core.calls import LATEST_MS
 from authguard._core.groups import Bound
 from authguard._core.keys import can_override
 from authguard.checks import shown
-from authguard.errors import StoreUnavailable, TooDear
+from authguard.errors import TooDear
 from authguard.limits.rates import LARGEST_COUNT
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Engine:
 
     def reserve(self, places: Places, now_ms: int | None) -> Steps[Decision]:
         """
-        Ask every limit for a place, unless one is known to refuse it.
+        Ask every limit for a place, and remember a refusal.
 
         Args:
             places: The places to reserve.
@@ -63,21 +63,32 @@ class Engine:
         """
         if now_ms is not None:
             return (yield from places.acquire(now_ms))
-        known = self.refusals.find(places.bound, places.cost)
-        if known is not None:
-            return known
         asked = self.refusals.begin()
         try:
             decision = yield from places.acquire(None)
-        except StoreUnavailable:
+        except BaseException:  # cancelled, too
             if self.spread:  # groups that had admitted gave it back
                 self.refusals.forget(places.bound)
             raise
         if not decision.allowed:
             self.refusals.keep(places.bound, places.cost, decision, asked)
             if self.spread:
-                self.refusals.forget(places.bound, but=decision.refused_by)
+                self.refusals.forget(places.bound, decision)
         return decision
+
+    def known_refusal(
+        self, shape: Shape, of: Mapping[str, bytes], cost: int, now_ms: int | None
+    ) -> Decision | None:
+        """
+        Give the decision on an attempt that was refused just so a moment ago; None: ask.
+
+        Args:
+            shape: Its limits.
+            of: The pseudonyms of what it names, under the first secret.
+            cost: What it costs.
+            now_ms: A passed clock: nothing is known of its time.
+        """
+        return None if now_ms is not None else self.refusals.repeat(shape, of, cost)
 
     def parts(self, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Name keys of several secrets in one call, or each in its own."""

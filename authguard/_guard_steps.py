@@ -238,10 +238,9 @@ class GuardSteps(OperatorSteps):
         shape = self._applying(action, claims, known, part=part)
         check_cost(cost, shape)
         at_ms = self._engine.now_ms(now_ms)
-        if at_ms is None:
-            known_refusal = self._engine.refusals.repeat(shape, known.pseudonyms[0], cost)
-            if known_refusal is not None:
-                raise refusal(known_refusal)
+        known_refusal = self._engine.known_refusal(shape, known.pseudonyms[0], cost, at_ms)
+        if known_refusal is not None:
+            raise refusal(known_refusal)
         places = Places(
             self._engine.bind(shape, known.pseudonyms),
             attempt_id or (known.client_tag or _NO_TAG) + secrets.token_bytes(2),

@@ -39,6 +39,9 @@ class NoAccount:
 #: How many clients a process remembers: a few hundred bytes each.
 _CLIENTS: Final = 2_048
 
+#: Longest text of an address that is remembered: a zone can make it as long as it likes.
+_LONGEST_KEPT: Final = 64
+
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 #: The request names no usable account: only limits by other parts are charged. For malformed
@@ -186,9 +189,7 @@ class Subjects:
         needed = _NOTHING if partial else policy.parts
         client = _Client()
         if claims.client is not None or not needed.isdisjoint(ADDRESS_PARTS):
-            if not isinstance(claims.client, str | Address):
-                client_address_of(claims.client)  # says what is wrong with it
-            client = self._of_client(claims.client, policy.action)
+            client = self._client(claims.client, policy.action)
             if listed and client.denylisted:
                 return Known(({},), denylisted=True)  # before the app's look-up is asked
         key, values = self._values(policy, claims, needed, listed=listed)
@@ -225,7 +226,15 @@ class Subjects:
             values.update(_of_priority(policy, claims.priority, every=not listed))
         return key, values
 
-    def _read_client(self, client: str | IPv4Address | IPv6Address, action: str) -> _Client:
+    def _client(self, client: object, action: str) -> _Client:
+        """Read an address for an action, or remember it."""
+        if isinstance(client, Address) or (
+            isinstance(client, str) and len(client) <= _LONGEST_KEPT
+        ):
+            return self._of_client(client, action)
+        return self._read_client(client, action)
+
+    def _read_client(self, client: object, action: str) -> _Client:
         """Read an address for an action."""
         ip = client_address_of(client)
         counted = counted_address(ip)

@@ -80,17 +80,17 @@ class AttemptSteps:
         return self._leave("released")
 
     def _leave(self, into: Literal["succeeded", "released"]) -> Steps[None]:
+        if not self.pending:
+            return
         steps = self._places.leave(into, self._engine.now_ms(self._passed_ms))
         try:
             cleared = yield from steps
         except StoreUnavailable as error:
-            self._engine.refusals.forget(self._places.bound)  # it may have been given back
             _log.warning("%s: settle failed (%s); the entry stays", self.action, error.reason)
             return
-        if cleared is None:
-            return
-        self._engine.refusals.forget(self._places.bound)
-        if not self.decision.degraded:
+        finally:  # cancelled or unanswered, it may have been given back
+            self._engine.refusals.forget(self._places.bound)
+        if cleared is not None and not self.decision.degraded:
             self.settled = True
             self.unlocked = cleared.locks
 

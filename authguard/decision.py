@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +15,8 @@ DENYLIST: Final = "denylist"
 #: An account that must be recovered has no honest wait; a refusal shows this one, the longest
 #: short window, so that the state is nobody's oracle.
 RECOVERY_WAIT_MS: Final = 900_000
+
+_set = object.__setattr__
 
 
 class Verdict(NamedTuple):
@@ -74,6 +76,12 @@ class Decision:
 
     __slots__ = ("_verdicts", "action", "allowed", "degraded", "now_ms")
 
+    action: str
+    allowed: bool
+    now_ms: int
+    degraded: bool
+    _verdicts: tuple[Verdict, ...] | Callable[[], tuple[Verdict, ...]]
+
     def __init__(
         self,
         action: str,
@@ -82,18 +90,26 @@ class Decision:
         now_ms: int,
         degraded: bool = False,
     ) -> None:
-        self.action = action
-        self.allowed = allowed
-        self._verdicts = verdicts
-        self.now_ms = now_ms
-        self.degraded = degraded
+        _set(self, "action", action)
+        _set(self, "allowed", allowed)
+        _set(self, "_verdicts", verdicts)
+        _set(self, "now_ms", now_ms)
+        _set(self, "degraded", degraded)
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        raise AttributeError(f"{name}: a decision can't be changed")
+
+    def __delattr__(self, name: str) -> Never:
+        raise AttributeError(f"{name}: a decision can't be changed")
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """One for each limit that applies, in the policy's order."""
-        if not isinstance(self._verdicts, tuple):
-            self._verdicts = self._verdicts()
-        return self._verdicts
+        verdicts = self._verdicts
+        if not isinstance(verdicts, tuple):
+            verdicts = verdicts()
+            _set(self, "_verdicts", verdicts)
+        return verdicts
 
     @property
     def exempt(self) -> frozenset[str]:

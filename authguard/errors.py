@@ -156,7 +156,9 @@ class Denylisted(Denied):
             reset_after_ms=day_ms,
         )
         super().__init__(Decision(action, allowed=False, verdicts=(verdict,), now_ms=0))
-        self.args = (f"{action}: the client's address is on the denylist",)
+
+    def __str__(self) -> str:
+        return f"{self.action}: the client's address is on the denylist"
 
 
 class RecoveryRequired(Denied):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from authguard._colours import awaited, blocking
@@ -15,7 +16,6 @@ from authguard.checks import is_unicode
 from authguard.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from authguard._core.groups import Bound
     from authguard._core.steps import Steps
     from authguard._engine import Engine
     from authguard.decision import Cleared, Decision
@@ -31,7 +31,7 @@ class LimiterSteps:
         (limit,) = policy.limits
         self._engine = engine
         self._part, self._value_part = limit.by[0], limit.member_part
-        self._shape = Shape.of(policy, frozenset({*policy.parts}), secrets=len(engine.pseudonyms))
+        self._shape = _shape_of(policy, len(engine.pseudonyms))
 
     def _hit(
         self, key: str, cost: int = 1, *, value: str | None = None, now_ms: int | None = None
@@ -52,39 +52,41 @@ class LimiterSteps:
             ValueError: If the cost is no whole number from 1, or more than the limit.
         """
         check_cost(cost, self._shape)
-        bound = self._bind(key, value, needed=True)
+        pseudonyms, at_ms = self._named(key, value), self._engine.now_ms(now_ms)
+        known = self._engine.known_refusal(self._shape, pseudonyms[0], cost, at_ms)
+        if known is not None:
+            return known
+        bound = self._engine.bind(self._shape, pseudonyms)
         places = Places(bound, bytes(3) + secrets.token_bytes(2), cost, knows_client=False)
-        return (yield from self._engine.reserve(places, self._engine.now_ms(now_ms)))
+        return (yield from self._engine.reserve(places, at_ms))
 
     def _peek(
         self, key: str, cost: int = 1, *, value: str | None = None, now_ms: int | None = None
     ) -> Steps[Decision]:
         """Tell what :meth:`hit` would decide now; counts and writes nothing."""
         check_cost(cost, self._shape)
-        bound = self._bind(key, value, needed=True)
+        bound = self._engine.bind(self._shape, self._named(key, value))
         return (yield from groups.peek(bound, cost=cost, now_ms=self._engine.now_ms(now_ms)))
 
     @unlocking
     def _reset(self, key: str, *, now_ms: int | None = None) -> Steps[Cleared]:
         """Forget what was counted for a key."""
-        bound = self._bind(key, None, needed=False)
+        bound = self._engine.bind(self._shape, self._named(key, None, whole=False))
         return (yield from groups.clear(bound, now_ms=self._engine.now_ms(now_ms)))
 
-    def _bind(self, key: str, value: str | None, *, needed: bool) -> Bound:
+    def _named(self, key: str, value: str | None, *, whole: bool = True) -> list[dict[str, bytes]]:
+        """Give the pseudonyms by secret; not the whole of them names no value to tell apart."""
         named = {self._part: ("key", _text("key", key))}
-        if self._value_part is not None and needed and value is None:
+        if self._value_part is not None and whole and value is None:
             raise InvalidInput("value", "is missing: it is what a Distinct tells apart")
         if self._value_part is not None and value is not None:
             named[self._value_part] = ("value", _text("value", value))
         elif value is not None:
             raise InvalidInput("value", "is for a Distinct, which tells values apart")
-        return self._engine.bind(
-            self._shape,
-            [
-                {part: each.of(*text) for part, text in named.items()}
-                for each in self._engine.pseudonyms
-            ],
-        )
+        return [
+            {part: each.of(*text) for part, text in named.items()}
+            for each in self._engine.pseudonyms
+        ]
 
 
 class Limiter(LimiterSteps):
@@ -101,6 +103,12 @@ class AsyncLimiter(LimiterSteps):
     hit = awaited(LimiterSteps._hit)
     peek = awaited(LimiterSteps._peek)
     reset = awaited(LimiterSteps._reset)
+
+
+@lru_cache(maxsize=256)
+def _shape_of(policy: Policy, secrets: int) -> Shape:
+    """Give the same for equal limiters: some apps make one for each call."""
+    return Shape.of(policy, frozenset({*policy.parts}), secrets=secrets)
 
 
 def _text(field: str, text: object) -> str:

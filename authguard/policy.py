@@ -62,6 +62,9 @@ _CHANNELS: Final = ("sms", "email")
 #: The priority of an attempt that is given none.
 NORMAL: Final = "normal"
 
+#: Most limits of an action; a script can't name the keys of thousands.
+_MOST_LIMITS: Final = 100
+
 #: Possible names of limits, tiers and priorities.
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
@@ -351,6 +354,13 @@ class Policy:
                 f"[{self.action}] limits",
                 "missing or empty",
                 'write limits = [{ name = "…", by = ["account"], sliding_log = "5/15m" }]',
+            )
+        if len(self.limits) > _MOST_LIMITS:
+            raise ConfigurationError(
+                "AG005",
+                f"[{self.action}] limits",
+                f"{len(self.limits)} of them",
+                f"write at most {_MOST_LIMITS}: one call asks them all",
             )
         if self.outage not in ("deny", "allow"):
             raise ConfigurationError(

@@ -28,6 +28,9 @@ _PLACEHOLDERS: Final = (
 #: Different bytes a secret must have; 32 random hexadecimal digits have 8 but once in 10,000.
 _LETTERS: Final = 8
 
+#: Most secrets at a time; a change of secrets needs two.
+_MOST_SECRETS: Final = 8
+
 
 def check_secrets(secrets: object, where: str) -> tuple[bytes, ...]:
     """
@@ -39,12 +42,19 @@ def check_secrets(secrets: object, where: str) -> tuple[bytes, ...]:
 
     Raises:
         ConfigurationError: AG011, if one is missing, shorter than 32 bytes, a placeholder, or
-            stands twice.
+            stands twice, or if there are more than eight.
     """
     if not isinstance(secrets, list | tuple):
         return (_check_secret(secrets, where),)
     if not secrets:
         return (_check_secret(None, where),)
+    if len(secrets) > _MOST_SECRETS:
+        raise ConfigurationError(
+            "AG011",
+            where,
+            f"holds {len(secrets)} secrets",
+            f"list at most {_MOST_SECRETS}: each limit is counted under all of them",
+        )
     keys = tuple(_check_secret(each, f"{where}[{at}]") for at, each in enumerate(secrets))
     if len(set(keys)) != len(keys):
         raise ConfigurationError("AG011", where, "holds one secret twice", "list each once")

@@ -20,6 +20,7 @@ __all__ = [
     "DAY_MS",
     "LARGEST_COUNT",
     "LARGEST_EXACT",
+    "LONGEST_LIST",
     "LONGEST_PERIOD_MS",
     "MONTH",
     "SHORT_MS",
@@ -44,6 +45,9 @@ LONGEST_PERIOD_MS: Final = 3_650 * DAY_MS
 
 #: What a counter can hold; it costs the same whatever it counts.
 LARGEST_COUNT: Final = 1_000_000_000
+
+#: Most periods of a list that rises.
+LONGEST_LIST: Final = 32
 
 #: Whole numbers up to here are exact in the server's Lua, which has doubles.
 LARGEST_EXACT: Final = 2**53
@@ -148,6 +152,13 @@ def parse_lockout(lockout: str | Sequence[str] | None, where: str) -> tuple[int,
             f"{where}.lockout",
             f"{shown(lockout)} is neither a length nor a list of lengths",
             "write '15m', or a rising list such as ['15m', '1h', '24h']",
+        )
+    if len(lengths) > LONGEST_LIST:
+        raise ConfigurationError(
+            "AG006",
+            f"{where}.lockout",
+            f"{len(lengths)} lengths",
+            f"write at most {LONGEST_LIST}; the last holds from then on",
         )
     lockout_ms = tuple(parse_period_ms(length, f"{where}.lockout") for length in lengths)
     if list(lockout_ms) != sorted(lockout_ms):

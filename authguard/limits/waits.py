@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from authguard.errors import ConfigurationError
 from authguard.limits.base import Base
-from authguard.limits.rates import parse_period_ms
+from authguard.limits.rates import LONGEST_LIST, parse_period_ms
 
 __all__ = ["Cooldown"]
-
-#: Waits of a cooldown's list.
-LONGEST_WAITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -39,12 +36,12 @@ class Cooldown(Base):
     lockout_ms: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, *waits: str, where: str = "Cooldown") -> None:
-        if not 1 <= len(waits) <= LONGEST_WAITS:
+        if not 1 <= len(waits) <= LONGEST_LIST:
             raise ConfigurationError(
                 "AG006",
                 where,
                 f"{len(waits)} waits",
-                f"write 1 to {LONGEST_WAITS} of them, such as ['30s', '60s']",
+                f"write 1 to {LONGEST_LIST} of them, such as ['30s', '60s']",
             )
         waits_ms = tuple(parse_period_ms(wait, where) for wait in waits)
         if list(waits_ms) != sorted(waits_ms):

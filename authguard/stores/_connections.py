@@ -276,6 +276,7 @@ class Pool:
             self._places.get_nowait()
         except Empty:
             self._wait(deadline)
+        era = self._era  # first: what is dropped from here on must not be kept
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -284,7 +285,7 @@ class Pool:
             except BaseException:
                 self._places.put(None)
                 raise
-        connection.era, connection.deadline = self._era, deadline
+        connection.era, connection.deadline = era, deadline
         return connection
 
     def give_back(self, connection: Connection, *, sound: bool) -> None:

@@ -217,7 +217,7 @@ def test_one_node_of_the_address_is_enough(cluster: Cluster, guard_factory: Guar
     [
         (b"*0\r\n", "cluster down"),
         (b"-CLUSTERDOWN The cluster is down\r\n", "cluster down"),
-        (b"-ERR This instance has cluster support disabled\r\n", "error reply"),
+        (b"-ERR This instance has cluster support disabled\r\n", "no cluster"),
         (b"+OK\r\n", "client failure"),
         (b"*1\r\n*3\r\n:0\r\n:16383\r\n$4\r\nhost\r\n", "client failure"),
     ],

@@ -70,16 +70,30 @@ def commands(cluster: Cluster) -> int:
 
 
 def test_a_repeat_asks_no_node(where: Map) -> None:
-    """A locked account's repeats cost nothing, from the same client and from another."""
+    """A locked account's repeats cost nothing, from each of its clients once it was asked."""
     who = {"account": "vera", "client": "192.0.2.7"}
     assert [refuses(where.guard, **who) for _ in range(6)] == [()] * 5 + [("account",)]
+    assert refuses(where.guard, "vera", "192.0.2.8") == ("account",)
     forget_counts(where.cluster)
-    for number in range(30):
+    for _ in range(30):
         assert refuses(where.guard, **who) == ("account",)
-        assert refuses(where.guard, "vera", f"192.0.2.{number}") == ("account",)
+        assert refuses(where.guard, "vera", "192.0.2.8") == ("account",)
     assert commands(where.cluster) == 0
     where.guard.clear("login", account="vera")
     assert refuses(where.guard, **who) == ()
+
+
+def test_a_blocked_accounts_repeats_ask_no_node(where: Map) -> None:
+    """An operators' block is remembered of whom it blocks, and of nobody else at their address."""
+    where.guard.block(account="vera")
+    assert refuses(where.guard, "vera") == ("block",)
+    forget_counts(where.cluster)
+    for _ in range(30):
+        assert refuses(where.guard, "vera") == ("block",)
+    assert commands(where.cluster) == 0
+    assert refuses(where.guard, "omar") == ()
+    where.guard.unblock(account="vera")
+    assert refuses(where.guard, "vera") == ()
 
 
 @pytest.mark.parametrize("ends", ["refused", "without an answer"])

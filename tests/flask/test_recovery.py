@@ -194,6 +194,34 @@ def test_it_costs_the_store_the_same(guesser: Guesser, client: valkey.Valkey) ->
     assert work == [1, 1, 1, 1]
 
 
+def test_what_is_remembered_tells_nobody_apart(
+    site_factory: Callable[..., Site], client: valkey.Valkey
+) -> None:
+    """
+    A52: from a client that is full, and known to be, both wait as long and cost as much.
+
+    Without a clock of the test's own, as what a worker remembers is of the store's time alone.
+    """
+    limits = [
+        {"name": "month", "by": ["account"], "sliding_log": "2/30d", "recovery": True},
+        {"name": "client", "by": ["client"], "sliding_log": "3/1m"},
+    ]
+    site = site_factory(messages={}, limits=limits)
+    for far in ("192.0.2.1", "192.0.2.2"):
+        assert [site.login(name, client=far).status_code for name in ("vera", "ghost")] == [401] * 2
+    assert vera(site).recovery_required == {"login"}
+    assert site.statuses(4, "omar") == [401, 401, 429, 429]
+    assert site.statuses(4, "nobody") == [401, 429, 429, 429]
+    faces, work = [], []
+    for name in ("vera", "ghost") * 3:
+        before: Any = client.info("commandstats")
+        faces.append(face(site.login(name)))
+        after: Any = client.info("commandstats")
+        work.append(after["cmdstat_evalsha"]["calls"] - before["cmdstat_evalsha"]["calls"])
+    assert (faces, work) == ([faces[0]] * 6, [1] * 6)
+    assert dict(faces[0][2])["Retry-After"] == "900"
+
+
 def test_it_outlives_the_store(guesser: Guesser, client: valkey.Valkey) -> None:
     """A91: after FLUSHALL the account is still shut, with the same 900 seconds."""
     guesser.hundred("vera")

@@ -167,3 +167,15 @@ def test_an_address_that_ipv6_carries_is_itself(
     assert guard.peek("login", client="203.0.113.10").allowed
     assert guard.peek("login", client="::ffff:203.0.113.10").allowed
     assert guard.peek("login", client="64:ff9b::203.0.113.10").allowed
+
+
+def test_an_address_of_any_length_weighs_nothing_afterwards(
+    guard_factory: Callable[..., Guard],
+) -> None:
+    """A zone makes an address as long as a sender likes; such texts are read and not remembered."""
+    guard = guard_factory(policies=BY_CLIENT)
+    before = guard._subjects._of_client.cache_info().currsize
+    for number in range(3):
+        assert guard.attempt("login", client=f"fe80::1%{'z' * 10_000}{number}").pending
+    assert guard._subjects._of_client.cache_info().currsize == before
+    assert guard.peek("login", client="fe80::1").remaining == 2

@@ -19,15 +19,9 @@ from authguard import (
     Decision,
     Denied,
     Guard,
-    Policy,
-    PolicyLimit,
     StoreUnavailable,
     limits,
 )
-from authguard._core.groups import Bound
-from authguard._core.keys import Shape
-from authguard._core.refusals import Refusals
-from authguard.decision import Verdict
 from authguard.errors import Overloaded, TooDear
 from tests.conftest import SECRET
 from tests.stores.wire import Wire
@@ -157,20 +151,37 @@ def test_a_repeats_wait_goes_down_with_time(guard: Guard, guard_factory: Guards)
     assert waits_ms[0] - waits_ms[-1] <= 1000 * (time.monotonic() - begun_s)
 
 
-def test_a_flood_of_names_from_one_client_costs_one_command(
+def test_each_account_of_a_full_client_is_asked_once(
     guard_factory: Guards, asked: Callable[[], int]
 ) -> None:
-    """Whatever name it tries next, a client whose log is full is told its wait by the process."""
+    """Who is refused by the client they share is remembered each by itself, in any order."""
     policies = one(log("account", ["account"], "4/1h"), log("client", ["client"], "3/1h"))
     guard = guard_factory(policies=policies)
-    first = refused(guard, **VERA)
+    refused(guard, **VERA)
     asked()
-    for number in range(500):
-        decision = told(guard, account=f"name {number}", client=ADDRESS)
-        assert decision.refused_by == ("client",)
-        assert 0 < first.retry_after_ms - decision.retry_after_ms + 1 <= 2_000
-    assert asked() == 0
+    for _ in range(5):
+        for number in range(40):
+            decision = told(guard, account=f"name {number}", client=ADDRESS)
+            assert decision.refused_by == ("client",)
+    assert asked() == 40
     assert told(guard, account="name 1", client="192.0.2.9").allowed
+
+
+def test_the_longest_wait_is_told_whatever_is_known(
+    guard_factory: Guards, asked: Callable[[], int]
+) -> None:
+    """A client known to be full for a minute hears of the hour that an account is locked for."""
+    policies = one(
+        log("account", ["account"], "2/1m", lockout=["1h"]), log("client", ["client"], "3/1m")
+    )
+    guard = guard_factory(policies=policies)
+    refused(guard, account="omar", client="192.0.2.9")
+    for account in ("vera", "mia", "vera"):
+        refused(guard, account=account, client=ADDRESS)
+    asked()
+    decision = told(guard, account="omar", client=ADDRESS)
+    assert (decision.refused_by, decision.retry_after) == (("account", "client"), 3_600)
+    assert asked() == 1
 
 
 def test_a_blocks_repeats_cost_nothing(guard: Guard, asked: Callable[[], int]) -> None:
@@ -331,6 +342,28 @@ def test_a_place_given_back_ends_what_was_told_a_while_ago(guard_factory: Guards
     assert told(guard, account="vera").allowed
 
 
+def test_what_was_told_before_a_place_was_given_back_is_over(guard_factory: Guards) -> None:
+    """A refusal that another attempt is told later does not bring an older one back."""
+    guard = guard_factory(policies=one(log("account", ["account"], "2/1h")))
+    first = guard.attempt("login", account="vera", cost=2)
+    assert not told(guard, account="vera").allowed
+    first.release()
+    assert told(guard, account="vera").allowed
+    assert not told(guard, account="vera", cost=2).allowed
+    assert told(guard, account="vera").allowed
+
+
+def test_a_limit_that_admits_again_is_not_named(guard_factory: Guards) -> None:
+    """Of two that refuse, the first that would admit ends what is told of both."""
+    policies = one(log("burst", ["account"], "1/1s"), log("account", ["account"], "1/1h"))
+    guard = guard_factory(policies=policies)
+    assert told(guard, account="vera").allowed
+    time.sleep(0.6)
+    assert told(guard, account="vera").refused_by == ("burst", "account")
+    time.sleep(0.5)
+    assert told(guard, account="vera").refused_by == ("account",)
+
+
 def test_a_client_that_gives_back_lets_other_accounts_in(guard_factory: Guards) -> None:
     """What one account's success frees in its client's log, the next account gets at once."""
     policies = one(log("account", ["account"], "4/1h"), log("client", ["client"], "1/1h"))
@@ -341,6 +374,38 @@ def test_a_client_that_gives_back_lets_other_accounts_in(guard_factory: Guards) 
     first.succeed()
     for account in ("mia", "omar"):
         guard.attempt("login", account=account, client=ADDRESS).succeed()
+
+
+def test_a_success_that_is_broken_off_is_heeded(guard_factory: Guards) -> None:
+    """Once the store has given a place back it is free, whatever became of the caller."""
+    guard = guard_factory(policies=one(log("pair", ["account", "client"], "1/1h")))
+    first = guard.attempt("login", **VERA)
+    assert not told(guard, **VERA).allowed
+    steps = first._succeed()
+    guard.store.run(next(steps))
+    steps.close()  # as a signal's exception or a cancelled task does
+    assert told(guard, **VERA).allowed
+
+
+def test_a_place_given_back_in_a_bucket_that_held_nothing_is_taken(guard_factory: Guards) -> None:
+    """A load of 0 leaves a bucket no window; what is given back in it counts all the same."""
+    bucket = {"token_bucket": "1/1h", "burst": 1, "elastic": True}
+    guard = guard_factory(policies=one({"name": "bucket", "by": ["account"], **bucket}))
+    attempt = guard.attempt("login", account="vera")
+    guard_factory().load(0, for_ms=100)
+    assert told(guard, account="vera").refused_by == ("bucket",)
+    time.sleep(0.12)
+    attempt.release()
+    assert told(guard, account="vera").allowed
+
+
+def test_limiters_that_are_made_anew_know_what_an_equal_one_was_told(
+    guard_factory: Guards, asked: Callable[[], int]
+) -> None:
+    """An app that makes one for each call asks no more often than one that keeps it."""
+    guard = guard_factory()
+    hits = [guard.limiter(limits.SlidingLog("1/1h")).hit("key").allowed for _ in range(50)]
+    assert (hits, asked()) == ([True] + [False] * 49, 2)
 
 
 # Never longer than the limit itself.
@@ -491,6 +556,22 @@ def test_an_account_that_must_be_recovered_is_asked_each_time(
     assert asked() == 3
 
 
+def test_recovery_is_asked_each_time_whatever_else_refuses(
+    guard_factory: Guards, asked: Callable[[], int]
+) -> None:
+    """A full client that tries an account which must be recovered is remembered by neither."""
+    policies = one(
+        log("month", ["account"], "1/30d", recovery=True), log("client", ["client"], "1/1m")
+    )
+    guard = guard_factory(policies=policies)
+    for who in (VERA, {"account": "vera", "client": "192.0.2.9"}, OMAR):
+        told(guard, **who)
+    asked()
+    for _ in range(3):
+        assert told(guard, **VERA).refused_by == ("month", "client")
+    assert asked() == 3
+
+
 def test_what_no_wait_would_admit_is_said_each_time(guard_factory: Guards) -> None:
     """An attempt too dear for its limit is told so again, whatever else refuses it."""
     policies = one(log("account", ["account"], "4/1h"), log("client", ["client"], "8/1h"))
@@ -613,41 +694,54 @@ def _race(guard: Guard, rounds: int) -> None:
     """
     Let one who is admitted come and go while three, who never are, ask all the time.
 
-    The three are shed by the load, which is asked each time, and by the account's limit, which is
-    remembered, while its one place is taken; the one is not counted by address.
+    The three are refused by their client's full log, and by the account's while its one place is
+    taken: by both they are remembered. Whoever begins to ask after the place was given back, and is
+    answered before it is taken again, must not be told of the account's.
     """
-    over, wrong = threading.Event(), list[object]()
+    over, taken, moment = threading.Event(), threading.Event(), [0]  # even: the place is free
+    wrong, right = list[Decision](), list[Decision]()
 
     def hammer() -> None:
         while not over.is_set():
-            wrong.extend([1] if told(guard, **VERA).allowed else [])
+            began = moment[0]
+            decision = told(guard, **VERA)
+            if "account" in decision.refused_by:
+                right.append(decision)
+                taken.set()
+            if decision.allowed or (
+                "account" in decision.refused_by and began % 2 == 0 and moment[0] == began
+            ):
+                wrong.append(decision)
 
+    assert told(guard, account="mia", client=ADDRESS).allowed
     crowd = [threading.Thread(target=hammer) for _ in range(3)]
     for thread in crowd:
         thread.start()
     try:
         for number in range(rounds):
+            moment[0] += 1
+            taken.clear()
             attempt = guard.attempt("login", account="vera", client="198.51.100.7")
+            assert taken.wait(20)  # all know it as taken, or are asking
             if number % 3 == 0:
                 guard.clear("login", account="vera")
             elif number % 3 == 1:
                 attempt.succeed()
             else:
                 attempt.release()
+            moment[0] += 1
+            time.sleep(0.002)
     finally:
         over.set()
         for thread in crowd:
             thread.join()
     assert wrong == []
+    assert len(right) >= 2 * rounds
 
 
 def _crowded(guard_factory: Guards) -> Guard:
-    policies = one(
-        log("account", ["account"], "1/1h"), log("client", ["client"], "4/1h", elastic=True)
-    )
-    guard = guard_factory(policies=policies, allowlist=["198.51.100.0/24"])
-    guard.load(0, for_ms=600_000)
-    return guard
+    policies = one(log("account", ["account"], "1/1h"), log("client", ["client"], "1/1h"))
+    return guard_factory(policies=policies, allowlist=["198.51.100.0/24"], remember_refusals_ms=50)
 
 
 def test_what_is_free_again_is_free_for_every_thread(guard_factory: Guards) -> None:
@@ -657,11 +751,11 @@ def test_what_is_free_again_is_free_for_every_thread(guard_factory: Guards) -> N
 
 @pytest.mark.slow
 def test_what_is_free_again_is_free_for_every_thread_at_length(guard_factory: Guards) -> None:
-    """The same, 3,000 times, with threads that take turns as often as Python lets them."""
+    """The same, 500 times, with threads that take turns as often as Python lets them."""
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        _race(_crowded(guard_factory), 3_000)
+        _race(_crowded(guard_factory), 500)
     finally:
         sys.setswitchinterval(usual_s)
 
@@ -720,28 +814,6 @@ def test_a_forked_process_remembers_for_itself(valkey_url: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("differ", ["by key", "by value"])
-def test_only_so_many_are_remembered(differ: str) -> None:
-    """Of 12,000 different refusals in one moment the last 4,096 are known, and 8,192 at most."""
-    if differ == "by key":
-        limit = PolicyLimit("all", ("account",), limits.SlidingLog("1/1h"))
-    else:
-        limit = PolicyLimit("all", ("client",), limits.Distinct("account", "1/1h"))
-    shape = Shape.of(Policy("login", (limit,)), frozenset({"account", "client"}))
-    verdict = Verdict("all", 1, 3_600_000, True, False, False, 0, 1_000_000, 1_000_000)
-    refusals = Refusals(1_000, lambda: 5.0)
-    everybody = [{"account": b"%-32d" % number, "client": bytes(32)} for number in range(12_000)]
-    for of in everybody:
-        bound = Bound.of(shape, [of], spread=False)
-        refusals.keep(bound, 1, Decision("login", False, (verdict,), 0), refusals.begin())
-    known = [of for of in everybody if refusals.repeat(shape, of, 1) is not None]
-    assert len(known) <= 8_192
-    if differ == "by key":  # of those at one log, only the last is known
-        assert known[-4_096:] == everybody[-4_096:]
-    attempts = sum(len(each.attempts) for each in (refusals._young, refusals._old))
-    assert attempts <= 8_192
 
 
 def _resident_bytes() -> int:

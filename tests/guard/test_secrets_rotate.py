@@ -160,14 +160,39 @@ def test_a_limiter_rotates_too(with_secrets: Callable[..., Guard]) -> None:
     assert with_secrets(NEW).limiter(limit).peek("key").remaining == 1
 
 
+def test_all_that_may_be_configured_can_be_asked(guard_factory: Callable[..., Guard]) -> None:
+    """A hundred limits with 32 lockouts each, under eight secrets, are one call that works."""
+    lockout = [f"{minutes}m" for minutes in range(1, 33)]
+    made = [
+        {
+            "name": f"pair-{n}",
+            "by": ["account", "client"],
+            "sliding_log": "2/1h",
+            "lockout": lockout,
+        }
+        for n in range(100)
+    ]
+    guard = guard_factory(
+        secret=[f"{NEW} {number}" for number in range(8)], policies={"login": {"limits": made}}
+    )
+    who = {"account": "vera", "client": "192.0.2.7"}
+    for _ in range(2):
+        assert guard.attempt("login", **who).decision.allowed
+    decision = guard.peek("login", **who)
+    assert (len(decision.refused_by), decision.retry_after) == (100, 60)
+
+
 @pytest.mark.parametrize(
     "secrets",
-    [[], ["short"], [NEW, "short"], [NEW, None], [NEW, NEW], [OLD, OLD.encode()], [NEW, "x" * 64]],
+    [
+        *([], ["short"], [NEW, "short"], [NEW, None], [NEW, NEW], [OLD, OLD.encode()]),
+        *([NEW, "x" * 64], [f"{NEW} {number}" for number in range(9)]),
+    ],
 )
 def test_a_wrong_list_stops_the_start(
     guard_factory: Callable[..., Guard], secrets: list[Any]
 ) -> None:
-    """AG011: an empty list, a bad secret in it, or one that stands twice, without its value."""
+    """AG011: no secret, a bad one, one that stands twice, or more than eight; shows no value."""
     with pytest.raises(ConfigurationError) as wrong:
         guard_factory(secret=secrets)
     assert wrong.value.code == "AG011"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -138,4 +138,25 @@ def test_closing_a_guard_in_use_breaks_no_decision(guard_factory: Guards) -> Non
     guard.close()
     pool = guard._engine.store._pool
     assert pool.lent == 0
+    assert pool._idle == []
+
+
+def test_what_is_dropped_as_it_is_taken_is_not_kept(valkey_url: str) -> None:
+    """A guard that is closed the moment a thread takes a connection leaves none open after it."""
+    store = ValkeyStore(valkey_url, deadline_ms=PATIENT_MS)
+    assert store.ask("PING") == b"PONG"
+    pool = store._pool
+
+    class Closing(list[Any]):
+        """Idle connections; another thread closes the store as one is taken."""
+
+        def pop(self, *at: Any) -> Any:
+            connection = super().pop(*at)
+            closing = threading.Thread(target=store.close)
+            closing.start()
+            closing.join()
+            return connection
+
+    pool._idle = Closing(pool._idle)
+    assert store.ask("PING") == b"PONG"
     assert pool._idle == []

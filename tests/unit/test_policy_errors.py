@@ -152,6 +152,14 @@ WRONG = {
         limit(f"{{ {GOOD}, lockout = ['1h', '15m'] }}"),
         "AG006", "[login] limits[1] (pair).lockout", "the lengths fall", "shortest first",
     ),
+    "lockout of too many lengths": (
+        limit(f"{{ {GOOD}, lockout = {['15m'] * 33} }}"),
+        "AG006", "[login] limits[1] (pair).lockout", "33 lengths", "at most 32",
+    ),
+    "too many limits": (
+        f"[login]\nlimits = [{', '.join([f'{{ {GOOD} }}'] * 101)}]",
+        "AG005", "[login] limits", "101 of them", "at most 100",
+    ),
     "one name twice": (
         limit('{ name = "ok", by = ["account"], sliding_log = "5/15m" }'),
         "AG007", "[login] limits[1].name", "'ok' stands twice", "its own name",
