@@ -235,8 +235,10 @@ class OperatorSteps(GuardBase):
         """
         Give a limit other numbers for one account, or exempt the account from it, for a while.
 
-        Every worker heeds it from the next attempt on. It goes before the account's tier, and an
-        elastic limit follows the load all the same. What has been counted goes on counting.
+        Every worker heeds it from the next attempt on that reaches the store; a refusal that
+        another process remembers, it repeats for a second at most. It goes before the account's
+        tier, and an elastic limit follows the load all the same. What has been counted goes on
+        counting.
 
         Args:
             action: The policy's name.
@@ -302,8 +304,9 @@ class OperatorSteps(GuardBase):
         """
         Say how much of its capacity the service has: limits marked ``elastic`` follow it.
 
-        Every worker heeds it from the next attempt on, and it ends by itself: whoever measures the
-        load says it again before. Of several who say it, the last one counts.
+        Every worker heeds it from the next attempt on that reaches the store; a refusal that
+        another process remembers, it repeats for a second at most. It ends by itself: whoever
+        measures the load says it again before. Of several who say it, the last one counts.
 
         Args:
             share: From 0 (nothing is admitted by an elastic limit) to 1 (all of it is); counted in

@@ -1,9 +1,10 @@
 """
 Who admits how many: the table beside the speeds, for what is fast and admits more is no faster.
 
-Three questions to each contender of the race. Eight processes try 200 times each at a limit of
-100: how many get in? An adversary asks as it likes at a limit of 5: how many does it get into one
-window at most? A client that is refused tries on: how many places does that take from the account?
+Three questions to each contender of the race that has the three limits. Eight processes try 200
+times each at a limit of 100: how many get in? An adversary asks as it likes at a limit of 5: how
+many does it get into one window at most? A client that is refused tries on: how many places does
+that take from the account?
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from authguard.testing import embedded_valkey
 from bench.figures import table
 from bench.judges import Answer, most_within
-from bench.logins import Numbers, logins, plain
+from bench.logins import STARRED, Numbers, logins, plain, starred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,13 +139,17 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
 def report(figures: dict[str, Any]) -> None:
     """Print the table."""
+    exact = {it.name: it.exact for it in _contenders(NARROW)}
     table(
-        "Who admits how many (the same contenders as above)",
+        f"Who admits how many; right are {CROWDED.account}, {NARROW.account} and 0",
         (
             "",
             f"of {PROCESSES * TRIES} by {PROCESSES} processes, limit {CROWDED.account}",
             f"most in {NARROW.window_s} s, limit {NARROW.account}",
             f"places lost by {TRIED_ON} refusals",
         ),
-        ((name, *it.values()) for name, it in figures.items()),
+        ((starred(name, exact[name]), *it.values()) for name, it in figures.items()),
+        "Left out: PING and the no-op, which limit nothing; the default profile, whose limits are"
+        " others.",
+        STARRED,
     )

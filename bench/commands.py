@@ -58,4 +58,4 @@ def measure(*, quick: bool) -> dict[str, Any]:  # noqa: ARG001 (it is quick)
 
 def report(figures: dict[str, Any]) -> None:
     """Print the table."""
-    table("Commands sent to the server", ("", "commands"), figures.items())
+    table("Commands sent to the server, for each attempt", ("", "commands"), figures.items())

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from authguard.testing import embedded_valkey
 from bench.figures import interleaved, ratios, spread, table
-from bench.logins import DEFAULT_PROFILE, NO_OP, OURS, logins, plain, stream
+from bench.logins import (
+    DEFAULT_PROFILE,
+    NO_OP,
+    OURS,
+    STARRED,
+    TO_ITS,
+    TO_ITS_IS,
+    logins,
+    plain,
+    starred,
+    stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +163,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     return figures
 
 
-def _rows(a_second: dict[str, list[float]], exact: dict[str, bool]) -> dict[str, Any]:
+def _rows(a_second: dict[str, list[float]], exact: dict[str, bool | None]) -> dict[str, Any]:
     return {
         name: {
             "exact": exact[name],
@@ -168,9 +179,11 @@ def report(figures: dict[str, Any]) -> None:
     for kind, count in (("threads", THREADS), ("processes", PROCESSES)):
         table(
             f"{count} {kind}, {figures['rounds']} rounds of {figures['decisions']:,} decisions",
-            ("", "a second", "ours to it"),
+            ("", "decisions a second", TO_ITS),
             (
-                (name if it["exact"] else f"{name} *", it["a_second"], it["ours_to_it"])
+                (starred(name, it["exact"]), it["a_second"], it["ours_to_it"])
                 for name, it in figures[kind].items()
             ),
+            TO_ITS_IS,
+            STARRED,
         )

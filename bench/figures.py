@@ -10,7 +10,17 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Spread", "interleaved", "percentile", "ratios", "spread", "table", "timed_us", "told"]
+__all__ = [
+    "Spread",
+    "interleaved",
+    "percentile",
+    "ratios",
+    "shown",
+    "spread",
+    "table",
+    "timed_us",
+    "told",
+]
 
 #: Median, and the values between which eight rounds in ten lie.
 Spread: TypeAlias = tuple[float, float, float]
@@ -29,7 +39,12 @@ def spread(values: Sequence[float], digits: int = 2) -> Spread:
 
 
 def ratios(these: Sequence[float], to_those: Sequence[float]) -> list[float]:
-    """Divide round by round: what slows the machine strikes both of a round alike."""
+    """
+    Divide round by round, so that a slow minute strikes both sides of a ratio.
+
+    It need not strike them equally: what mostly waits, as a PING does, and what mostly works don't
+    slow down by the same factor. So a ratio to a PING moves with the machine.
+    """
     return [a / b for a, b in zip(these, to_those, strict=True)]
 
 
@@ -61,9 +76,17 @@ def interleaved(
     return figures
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table: the first column of text, to the left; all others to the right."""
-    cells = [[_shown(cell) for cell in row] for row in rows]
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *notes: str) -> None:
+    """
+    Print a table: the first column of text, to the left; all others to the right.
+
+    Args:
+        title: The line above it.
+        columns: What stands above each column.
+        rows: The cells; a figure of three is a median and its spread.
+        notes: Lines below it, which explain its words.
+    """
+    cells = [[shown(cell) for cell in row] for row in rows]
     widths = [
         max(len(row[at]) for row in [list(columns), *cells]) + 2 for at in range(len(columns))
     ]
@@ -72,19 +95,22 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
         first, *others = zip(row, widths, strict=True)
         left = f"{first[0]:{first[1]}}"
         print((left + "".join(f"{cell:>{width}}" for cell, width in others)).rstrip())
+    for note in notes:
+        print(f"  {note}")
 
 
 def told(title: str, figure: Sequence[float]) -> None:
     """Print one figure with its spread."""
-    print(f"{title}: {_shown(tuple(figure))}")
+    print(f"{title}: {shown(tuple(figure))}")
 
 
-def _shown(cell: object) -> str:
+def shown(cell: object) -> str:
+    """Write a cell: a number, text, a figure with its spread; ``-`` for what there isn't."""
     if cell is None:
         return "-"
     if isinstance(cell, tuple | list) and len(cell) == 3:
         median, low, high = cell
-        return f"{_shown(median)} ({_shown(low)} to {_shown(high)})"
+        return f"{shown(median)} ({shown(low)} to {shown(high)})"
     if isinstance(cell, float):
         return f"{cell:,.0f}" if abs(cell) >= 1_000 else f"{cell:,.4g}"
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else f"{cell}"

@@ -3,7 +3,8 @@ A flood of tries that are refused, against one worker: how many a second, and wh
 
 Asked of a guard, and as requests to a Flask app. Once on one account from one client, and once on
 another account with every try, which the client's limit refuses. With refusals remembered in the
-process, as a guard comes, and without, to compare with.
+process, as a guard comes, and without, to compare with. What is remembered answers the same attempt
+alone, so another account is asked of the store each time, in both ways: commands are tries there.
 """
 
 from __future__ import annotations
@@ -134,4 +135,6 @@ def report(figures: dict[str, Any]) -> None:
             *("process grew KiB", "store grew bytes"),
         ),
         ((name, *it.values()) for name, it in figures.items()),
+        "commands: sent to the server. A refusal is remembered for the same attempt alone: another"
+        " account costs one each time.",
     )

@@ -129,4 +129,4 @@ def report(figures: dict[str, Any]) -> None:
         figures["p50_us"].items(),
     )
     for name, figure in figures["large_to_small"].items():
-        told(f"{name}, many to few", figure)
+        told(f"{name}, its time with many keys to that with few", figure)

@@ -37,6 +37,9 @@ __all__ = [
     "SECRET",
     "SETS",
     "SET_SCRIPT",
+    "STARRED",
+    "TO_ITS",
+    "TO_ITS_IS",
     "WINDOW_S",
     "Ask",
     "Login",
@@ -47,6 +50,7 @@ __all__ = [
     "our_guard",
     "plain",
     "policy",
+    "starred",
     "stream",
 ]
 
@@ -61,6 +65,14 @@ REMEMBERING: Final = "authguard, remembers refusals"
 DEFAULT_PROFILE: Final = "authguard, default profile"
 LIMITS_MOVING: Final = "limits moving-window"
 SETS: Final = "three ZSET scripts"
+
+#: How tables mark who keeps no log, and say how fast ours is beside another.
+STARRED: Final = "* keeps no log of its admissions, and may admit more than the limit in a window."
+TO_ITS: Final = "authguard / it"
+TO_ITS_IS: Final = (
+    f"{TO_ITS}: authguard's decisions a second by the row's of the same round;"
+    " above 1 authguard is faster."
+)
 
 #: Decides on an account and a client: whether all limits admit.
 Ask: TypeAlias = "Callable[[str, str], bool]"
@@ -104,18 +116,23 @@ class Login:
 
     Attributes:
         name: Whose, and how.
-        exact: It keeps a log, so that no window holds more than the limit.
+        exact: It keeps a log, so that no window holds more than the limit; None: it limits nothing.
         open: Connects to a database and gives what decides.
     """
 
     name: str
-    exact: bool
+    exact: bool | None
     open: Callable[[str], Ask]
 
 
 def is_peer(name: str) -> bool:
     """Tell whether a contender is somebody else's limiter."""
     return not (name in (PING, NO_OP) or name.startswith(OURS))
+
+
+def starred(name: str, exact: bool | None) -> str:
+    """Mark a limiter that keeps no log."""
+    return f"{name} *" if exact is False else name
 
 
 def stream(length: int, seed: int = 7) -> Iterator[tuple[str, str]]:
@@ -275,7 +292,7 @@ def logins(numbers: Numbers | None = None, *, floor: bool = True) -> list[Login]
         floor: With PING, the script that does nothing, and ours over the default profile.
     """
     numbers = numbers or Numbers()
-    bottom = [Login(PING, True, _ping), Login(NO_OP, True, _no_op)] if floor else []
+    bottom = [Login(PING, None, _ping), Login(NO_OP, None, _no_op)] if floor else []
     profile = [Login(DEFAULT_PROFILE, True, lambda url: _asks(our_guard(url)))] if floor else []
     remembering = Login(
         REMEMBERING, True, lambda url: _asks(our_guard(url, numbers, remember_refusals_ms=1_000))

@@ -3,7 +3,7 @@ Side by side with ``limits`` and ``throttled-py``: who admits how many, and who 
 
 Usage: ``python -m bench peers [--quick] [--json FILE]``. All ask one real server of its own, in
 turn and in random order, in the same seconds. Each is judged by the definition of its own
-algorithm (:mod:`bench.judges`). Speeds are ratios of rounds that lie next to each other.
+algorithm (:mod:`bench.judges`). Speeds are ratios of times within the same round.
 """
 
 from __future__ import annotations
@@ -385,15 +385,18 @@ def report(figures: dict[str, Any]) -> None:
     print(f"\nSide by side ({of})")
     who = (("library", 14), ("algorithm", 24))
     _print(
-        f"{LIMIT} in {WINDOW} s: one stream; too many and too few by definition, how far beyond",
+        f"{LIMIT} in {WINDOW} s, one stream for all; of the answers, how many are wrong by the"
+        " algorithm's own definition\n  (too many: admitted, where it refuses, by so many places"
+        " beyond at most; too few: refused, where it admits;\n  most: admitted within"
+        f" {WINDOW} s)",
         (
             *who,
             ("clock", 24),
             ("asked", 7),
             ("admitted", 10),
             ("most", 6),
-            ("+many", 7),
-            ("-few", 6),
+            ("too many", 10),
+            ("too few", 9),
             ("beyond", 6),
         ),
         [[*(row[key] for key in row if key != "definition")] for row in figures["stream"]],
@@ -404,8 +407,9 @@ def report(figures: dict[str, Any]) -> None:
         list(figures["processes"].items()),
     )
     _print(
-        "Who waited as told: refused again, of so many; by so many ms too short or long at worst",
-        (*who, ("refused", 9), ("of", 5), ("short ms", 10), ("long ms", 8)),
+        "Who waited as told: how often refused again; how much too short or long the wait was told"
+        " at worst, ms",
+        (*who, ("refused", 9), ("of", 5), ("too short", 11), ("too long", 8)),
         [[*row.values()] for row in figures["waits"]],
     )
     _print(
@@ -414,7 +418,7 @@ def report(figures: dict[str, Any]) -> None:
         list(figures["two_limits"].items()),
     )
     _print(
-        "Buckets asked without a pause: admitted, and burst + rate * time",
+        "Buckets asked without a pause: admitted, of burst + rate * time at most",
         (*who, ("rate", 8), ("burst", 7), ("admitted", 10), ("at most", 8)),
         [[*row.values()] for row in figures["odd_buckets"]],
     )
@@ -435,7 +439,8 @@ def report(figures: dict[str, Any]) -> None:
         ],
     )
     _print(
-        "Decisions: time taken, as a ratio to ours of the same kind; eight rounds in ten within",
-        (*who, ("a second", 10), ("ratio", 7), ("spread", 14)),
+        "Speed: the median time of a decision, to ours for the same kind in the same round\n"
+        "  (below 1: faster than ours; a second: 1 / median time)",
+        (*who, ("a second", 10), ("time / ours", 13), ("8 rounds in 10", 14)),
         [[*row.values()] for row in figures["speed"]],
     )

@@ -3,7 +3,7 @@ Where the time of a decision goes, by layers; before a change and after it, side
 
 Usage: ``python -m bench.profile [--quick] [--before CHECKOUT] [--write PAGE]``. Each checkout runs
 each part in a process of its own with a server of its own (:mod:`bench.profiled`); their rounds
-take turns, so that slow and fast minutes of the machine strike all alike. Prints tables as
+take turns in random order, so that a slow minute of the machine strikes both. Prints tables as
 Markdown; ``--write`` puts them between the marks of a page, such as ``docs/performance.md``.
 """
 
@@ -17,6 +17,7 @@ import re
 import statistics
 import subprocess
 import sys
+import textwrap
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +40,26 @@ Rounds: TypeAlias = "dict[str, list[Round]]"
 
 PARTS: Final = {
     "logs": "Three logs: account 5/15m, client 100/15m, both together 10/15m",
-    "profile": "The default login profile: seven limits, and the operators' blocks",
+    "profile": "The default login profile: eight limits, and the operators' blocks",
     "known": "A refusal that is known already: the account's log is full",
     "wrong": "A wrong password through Flask: `@guard.protect` over the three logs, JSON, no hash",
     "right": "A right password through Flask, which `succeed()` gives back",
 }
+
+#: What stands below a table that has the stages.
+STORE_IS: Final = (
+    "*The store* is not timed itself: it is what remains of *Python of ours* when the other lines"
+    " with one dot are taken off. Those are timed apart, on a reply that is at hand. So what runs"
+    " slower around a real call counts here, as do the errors of all of them: it can be below 0."
+)
+
+#: By which share the lines' medians may miss the whole's before it is said, and what is said.
+MISSES: Final = 0.02
+APART: Final = (
+    "In each round the lines add up to the whole. Their medians do not here: together they are {}."
+    " Each is the median by itself: where some rounds are fast and others slow, one line's is of"
+    " another round than the next line's."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +71,13 @@ class Row:
         title: What it says.
         figure: Reads it from a round; KeyError, where that has none.
         form: How it is written.
+        adds: It is one of the lines that add up to the whole, round by round.
     """
 
     title: str
     figure: Callable[[Round], float]
     form: str = "{:,.1f}"
+    adds: bool = False
 
 
 def _library(it: Round) -> float:
@@ -82,14 +100,15 @@ def _beyond(it: Round) -> float:
 
 
 def _store(it: Round) -> float:
+    """Give what the stages, each timed on a canned reply, leave of our Python in a real call."""
     return _ours(it) - it["before"] - it["reading"] - it["behind"]
 
 
 ROWS: Final = (
     Row("**the whole**", lambda it: it["whole"]),
     Row("… to a PING", lambda it: it["whole"] / it["ping"], "{:.2f}"),
-    Row("the same request, unprotected", lambda it: it["unprotected"]),
-    Row("Python of ours", _ours),
+    Row("the same request, unprotected", lambda it: it["unprotected"], adds=True),
+    Row("Python of ours", _ours, adds=True),
     Row("· from the claims to the call", lambda it: it["before"]),
     Row("· · reading the claims, pseudonyms", lambda it: it["claims"]),
     Row("· · finding the limits", lambda it: it["limits"]),
@@ -98,10 +117,10 @@ ROWS: Final = (
     Row("· the store: connection, deadline, breaker", _store),
     Row("· from the reply to the decision", lambda it: it["reading"]),
     Row("· from the decision to the attempt", lambda it: it["behind"]),
-    Row("client library", _library),
-    Row("socket, kernel, waiting", lambda it: it["whole_socket"] - it["scripts"]),
-    Row("Lua", lambda it: it["scripts"] - it["inside"]),
-    Row("commands inside it", lambda it: it["inside"]),
+    Row("client library", _library, adds=True),
+    Row("socket, kernel, waiting", lambda it: it["whole_socket"] - it["scripts"], adds=True),
+    Row("Lua", lambda it: it["scripts"] - it["inside"], adds=True),
+    Row("commands inside it", lambda it: it["inside"], adds=True),
     Row("commands sent", lambda it: it["commands"], "{:.2f}"),
     Row("CPU of our process", lambda it: it["whole_cpu"]),
     Row("… of the bare EVALSHA alone", lambda it: it["library_cpu"]),
@@ -160,15 +179,39 @@ def measure(checkouts: Mapping[str, Path], *, quick: bool) -> dict[str, Rounds]:
     return measured
 
 
-def _cell(row: Row, rounds: list[Round]) -> str:
+def _median(row: Row, rounds: list[Round]) -> float | None:
+    """Give a line's figure; None where the rounds have none."""
     try:
-        return row.form.format(statistics.median(row.figure(it) for it in rounds))
+        return statistics.median(row.figure(it) for it in rounds)
     except KeyError:
-        return ""
+        return None
+
+
+def _cell(row: Row, rounds: list[Round]) -> str:
+    median = _median(row, rounds)
+    return "" if median is None else row.form.format(median)
+
+
+def _notes(figures: Rounds) -> Iterator[str]:
+    """Say what a reader of the table can't see from it."""
+    if any("before" in it for rounds in figures.values() for it in rounds):
+        yield STORE_IS
+    sums = []
+    for name, rounds in figures.items():
+        whole = statistics.median(it["whole"] for it in rounds)
+        lines = sum(_median(row, rounds) or 0.0 for row in ROWS if row.adds)
+        if abs(lines - whole) > MISSES * whole:
+            sums.append(f"{lines:,.1f} of {whole:,.1f} ({name})")
+    if sums:
+        yield APART.format(", ".join(sums))
 
 
 def tables(measured: Mapping[str, Rounds]) -> str:
-    """Write a table for each part, as Markdown; lines that no checkout has are left out."""
+    """
+    Write a table for each part, as Markdown, and below it what it doesn't tell by itself.
+
+    Lines that no checkout has are left out.
+    """
     lines: list[str] = []
     for part, figures in measured.items():
         lines += [f"### {PARTS[part]}", ""]
@@ -178,12 +221,19 @@ def tables(measured: Mapping[str, Rounds]) -> str:
             if any(cells):
                 lines.append(f"| {row.title} | {' | '.join(cells)} |")
         lines.append("")
+        for note in _notes(figures):
+            lines += [*textwrap.wrap(note, 110), ""]
     return "\n".join(lines)
 
 
 def page_with(measured: str, page: str) -> str:
     """Put what was measured between the page's two marks."""
     return MEASURED.sub(lambda marks: marks[1] + measured + marks[2], page)
+
+
+def _has_marks(page: Path) -> bool:
+    """Tell whether there is a page to put tables into."""
+    return page.is_file() and MEASURED.search(page.read_text("utf-8")) is not None
 
 
 def main() -> None:
@@ -195,6 +245,10 @@ def main() -> None:
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an older state beside it")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="such as docs/performance.md")
     chosen = parser.parse_args()
+    if chosen.before and not (chosen.before / "authguard" / "__init__.py").is_file():
+        parser.error("--before: no authguard there; name the folder of a checkout")
+    if chosen.write and not _has_marks(chosen.write):
+        parser.error("--write: no such page, or without the marks; name docs/performance.md")
     before = {"before": chosen.before.resolve()} if chosen.before else {}
     measured = tables(measure(before | {"now": HERE}, quick=chosen.quick))
     print(measured, end="")

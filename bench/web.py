@@ -257,8 +257,9 @@ def report(figures: dict[str, Any]) -> None:
         f"A login through Flask, {figures['rounds']} rounds of {figures['logins_a_round']}",
         ("", "p50 us", "adds us"),
         ((name, it, adds.get(name)) for name, it in figures["login_us"].items()),
+        "adds: its time less the bare route's of the same round.",
     )
-    told("what ours adds, to what theirs adds", figures["ours_adds_to_theirs"])
+    told("what authguard adds, to what Flask-Limiter adds", figures["ours_adds_to_theirs"])
     for door, refusals in figures["refusals"].items():
         table(
             f"A refused login by {door}, beside bare routes that give the same answer",

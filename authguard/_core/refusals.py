@@ -4,8 +4,8 @@ Refusals known already: an attempt that was refused a moment ago is refused agai
 A flood of refused tries would otherwise cost the store a call each. What is remembered is the whole
 decision on just that attempt, for a second at most, and never longer than until the first of the
 limits that refuse it would admit again, so time alone can't end a refusal sooner than this memory
-does. It never admits, and nothing it says makes a wait longer. Another attempt is asked for, even
-where it would meet a limit that is known to be full: others may refuse it for longer.
+does. It never admits, and a repeat is never told a longer wait than the one before. Another attempt
+is asked for, even where it meets a limit that is known to be full: others may refuse it for longer.
 
 Not remembered is what something else than time ends or changes: what the load alone refuses, an
 account that must be recovered, an action of which a limit counts refused tries too. Whatever an
