@@ -11,6 +11,7 @@ from authguard._operators import DESK, open_desk, where_options
 from authguard._terminal import EXIT_STATUS, UnavailableError, place_of, show
 from authguard.errors import StoreUnavailable
 from authguard.ops.check import check
+from authguard.ops.check.outages import mend_of
 from authguard.ops.check_table import check_table
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def check_command(
         except StoreUnavailable as error:
             place = "the store" if DESK in ctx.meta else place_of(store_url)
             raise UnavailableError(
-                f"{place} gave no clear answer ({error.reason}); see that it runs, and that its"
-                " address and its user are right"
+                f"{place} gave no clear answer ({error.reason}); {mend_of(error.reason)}"
             ) from None
     if as_json:
         click.echo(json.dumps(report.as_json()))

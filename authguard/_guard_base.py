@@ -13,7 +13,7 @@ from authguard._core.refusals import LONGEST_MS, Refusals
 from authguard._engine import Engine
 from authguard._mark import Mark
 from authguard._subjects import Claims, NoAccount, Subjects
-from authguard.checks import is_whole, shown
+from authguard.checks import check_whole, shown
 from authguard.errors import ConfigurationError
 from authguard.identity.destinations import StandIn
 from authguard.policy import NORMAL, PARTS, priority_subject
@@ -79,7 +79,12 @@ class GuardBase:
             denylist=denylist,
         )
         clock_s = partial(time.clock_gettime, time.CLOCK_MONOTONIC)  # freezegun stops the others
-        refusals = Refusals(_checked_hold_ms(remember_refusals_ms), clock_s)
+        hold_ms = check_whole(
+            *(remember_refusals_ms, "remember_refusals_ms", 0, LONGEST_MS),
+            unit="milliseconds",
+            off=True,
+        )
+        refusals = Refusals(hold_ms, clock_s)
         self._engine = Engine(store, self._subjects.pseudonyms, clock, refusals)
         self._mark = Mark(self._engine, clock_s)
         one_time, notes = self._faces
@@ -256,14 +261,3 @@ class GuardBase:
                 " by",
             )
         return shape
-
-
-def _checked_hold_ms(value: object) -> int:
-    if not is_whole(value, 0) or value > LONGEST_MS:  # type: ignore[operator]
-        raise ConfigurationError(
-            "AG012",
-            "remember_refusals_ms",
-            f"{shown(value)} is out of range",
-            f"take a whole number of milliseconds, 0 (off) to {LONGEST_MS}",
-        )
-    return int(value)  # type: ignore[call-overload, no-any-return]

@@ -31,6 +31,7 @@ from authguard.ops.operate import block, unlock
 from authguard.ops.printable import printable
 from authguard.ops.standing import status
 from authguard.ops.standing_table import moment, standing_table
+from authguard.stores._address import read_address as read_store_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -266,7 +267,8 @@ def unlock_command(
     For the ACTIONs that are named, such as login, or for all. With --account, all that counts by
     the account, from whichever client; with --client besides, from that client alone. With --client
     or --network alone, what counts by that. A block is lifted whatever ACTION is named, since it
-    holds for all. It returns when every worker heeds it, which takes a second.
+    holds for all. It returns when every worker heeds it, which takes a second; interrupted in that
+    second, it is done all the same.
     """
     account = named_account(account, exact=exact)
     selection = _selection(account, client, network)
@@ -302,7 +304,8 @@ def block_command(
     Refuse every action of an account, a client, a network, or an account from one client.
 
     No success, no new password and no window ends it: only --for, or an unlock. Sessions that are
-    open already stay open.
+    open already stay open. It returns when every worker heeds it, which takes a second; interrupted
+    in that second, it is done all the same.
     """
     account = named_account(account, exact=exact)
     selection = _selection(account, client, network)
@@ -310,6 +313,7 @@ def block_command(
         say_how_it_counts(desk, account)
         for_ms = None if length is None else parse_period_ms(length, "--for")
         done = block(desk, selection, by=by, reason=reason, for_ms=for_ms)
+        wait_for_workers()  # it may stand in a longer one's place
     click.echo(json.dumps(done.as_json()) if as_json else _blocked(done))
 
 
@@ -354,13 +358,22 @@ def _own_guard(store_url: str | None, policy: str | None) -> Guard:
         raise ConfigurationError(
             "AG010", "--store-url", "missing", "give it, or set AUTHGUARD_STORE_URL"
         )
+    read_store_url(store_url, "AUTHGUARD_STORE_URL, or --store-url")
+    return Guard(store_url, secret=_own_secrets(), policies=policy, deadline_ms=_PATIENT_MS)
+
+
+def _own_secrets() -> tuple[bytes, ...]:
+    """Read the environment's secret; an app may hold one with a blank in it, and we split there."""
     secrets = os.environ.get("AUTHGUARD_SECRET", "").split()
-    return Guard(
-        store_url,
-        secret=check_secrets(secrets, "AUTHGUARD_SECRET"),
-        policies=policy,
-        deadline_ms=_PATIENT_MS,
-    )
+    if len(secrets) == 1:
+        return check_secrets(secrets[0], "AUTHGUARD_SECRET")
+    try:
+        return check_secrets(secrets, "AUTHGUARD_SECRET")
+    except ConfigurationError as error:
+        if not secrets:
+            raise
+        problem = f"{error.problem} (blanks separate several)"
+        raise ConfigurationError(error.code, error.where, problem, error.mend) from None
 
 
 def say_how_it_counts(desk: Desk, account: str | None) -> None:

@@ -102,9 +102,10 @@ def override_command(
     """
     Give the LIMIT of ACTION other numbers for one account, or exempt the account from it.
 
-    Take one of --to, --exempt and --lift. It holds in every worker from the next attempt on, goes
-    before the account's tier, and ends by itself after --for. What has been counted goes on
-    counting, and a lock that stands stays: unlock ends it.
+    Take one of --to, --exempt and --lift. It goes before the account's tier, and ends by itself
+    after --for. What has been counted goes on counting, and a lock that stands stays: unlock ends
+    it. It returns when every worker heeds it, which takes a second; interrupted in that second, it
+    is done all the same.
     """
     if [to is not None, exempt, lift].count(True) != 1:
         raise click.UsageError("take exactly one of --to, --exempt and --lift")
@@ -164,9 +165,10 @@ def load_command(
     Show the load; with a SHARE from 0 to 1, set it.
 
     It is the share of its capacity that the service has: limits marked elastic admit that share of
-    their numbers, rounded up, and nothing at 0. It holds in every worker from the next attempt on,
-    ends by itself, and a SHARE of 1 ends it at once. Of several who set it, an app's probe among
-    them, the last one counts.
+    their numbers, rounded up, and nothing at 0. It ends by itself, and a SHARE of 1 ends it at
+    once. Of several who set it, an app's probe among them, the last one counts. Setting it returns
+    when every worker heeds it, which takes a second; interrupted in that second, it is done all the
+    same.
     """
     if share is None and (length is not None or reason is not None):
         raise click.UsageError("name the SHARE that --for and --reason are about")

@@ -6,7 +6,7 @@ from typing import Final
 
 from authguard.errors import ConfigurationError
 
-__all__ = ["check_function", "is_unicode", "is_whole", "shown"]
+__all__ = ["check_function", "check_whole", "is_unicode", "is_whole", "shown"]
 
 _LONGEST_SHOWN: Final = 200
 
@@ -32,6 +32,35 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):
         return f"a {type(value).__name__} beyond all bounds"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def check_whole(
+    value: object, where: str, least: int, most: int | None, *, unit: str = "", off: bool = False
+) -> int:
+    """
+    Give a whole number in its range.
+
+    Args:
+        value: What was given.
+        where: The setting it stands in.
+        least: The least it may be.
+        most: The most; None: it has no upper end.
+        unit: What it counts, such as ``milliseconds``, for the mend.
+        off: Its least switches it off.
+
+    Raises:
+        ConfigurationError: AG012, with what is wrong with it and the range.
+    """
+    if isinstance(value, int) and is_whole(value, least) and (most is None or value <= most):
+        return value
+    of, up = f" of {unit}" if unit else "", "or more" if most is None else f"to {most}"
+    mend = f"take a whole number{of}, {least}{' (off)' if off else ''} {up}"
+    problem = "is no whole number"
+    if isinstance(value, str | bytes):  # as the environment gives all it holds
+        problem, mend = "is text, no number", f"{mend}: write int(…) around it"
+    elif isinstance(value, int) and not isinstance(value, bool):
+        problem = "is out of range"
+    raise ConfigurationError("AG012", where, f"{shown(value)} {problem}", mend)
 
 
 def check_function(function: object, where: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from authguard.checks import is_whole, shown
+from authguard.checks import check_whole, shown
 from authguard.errors import ConfigurationError
 from authguard.flask.client_address import Proxies
 from authguard.identity import check_secrets
@@ -25,11 +25,16 @@ _PREFIX: Final = "AUTHGUARD_"
 #: Longest time that a refusal may be repeated unasked, in milliseconds.
 _LONGEST_MEMORY_MS: Final = 1_000
 
+#: Longest deadline, in milliseconds: that of a store.
+_LONGEST_DEADLINE_MS: Final = 60_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """
     The extension's settings; each field is the key ``AUTHGUARD_`` plus its name in capitals.
+
+    A key that is None is as if it were left out: its default holds, so it is no way to say "off".
 
     Attributes:
         store_url: Where Valkey is, such as ``valkey://127.0.0.1:6379/0``; empty with a store that
@@ -122,8 +127,10 @@ def _fail(code: str, name: str, problem: str, mend: str) -> None:
 
 
 def _check_texts(named: Mapping[str, Any]) -> None:
-    if not isinstance(named["store_url"], str):
-        _fail("AG010", "store_url", "is no text", "write valkey://HOST:PORT/DATABASE")
+    if named["store_url"] != "":  # with a store that was made by hand
+        from authguard.stores._address import read_address  # noqa: PLC0415 (only if it is used)
+
+        read_address(named["store_url"], f"{_PREFIX}STORE_URL")
     if not isinstance(named.get("policy", ""), str | Mapping):
         _fail("AG015", "policy", "is neither a path nor a mapping", "name a TOML file")
     header = named.get("forwarded_header", X_FORWARDED_FOR)
@@ -169,20 +176,10 @@ def _check_base_url(url: object) -> None:
 
 
 def _check_numbers(named: Mapping[str, Any]) -> None:
-    for name, unit in (("deadline_ms", "milliseconds"), ("hash_slots", "hashes at a time")):
-        value = named.get(name, 1)
-        if not is_whole(value, 1):
-            _fail(
-                "AG012",
-                name,
-                f"{shown(value)} is no number of {unit}",
-                "write a whole number from 1",
-            )
-    value = named.get("remember_refusals_ms", 0)
-    if not is_whole(value, 0) or value > _LONGEST_MEMORY_MS:
-        _fail(
-            "AG012",
-            "remember_refusals_ms",
-            f"{shown(value)} is no time that a refusal may be remembered for",
-            f"write whole milliseconds from 0 (not at all) to {_LONGEST_MEMORY_MS}",
-        )
+    for name, least, most, unit in (
+        ("deadline_ms", 1, _LONGEST_DEADLINE_MS, "milliseconds"),
+        ("hash_slots", 1, None, "hashes at a time"),
+        ("remember_refusals_ms", 0, _LONGEST_MEMORY_MS, "milliseconds"),
+    ):
+        where = f"{_PREFIX}{name.upper()}"
+        check_whole(named.get(name, 1), where, least, most, unit=unit, off=least == 0)

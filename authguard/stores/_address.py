@@ -16,7 +16,6 @@ known as well. User and password are the server's; sentinels have their own, as 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
@@ -41,8 +40,15 @@ _UNIX: Final = re.compile(
     r"(valkey\+|redis\+)?unix://((?P<user>[^/?#\s]*)@)?(?P<path>/[^?#\s]+)(\?db=(?P<db>[0-9]{1,5}))?",
     re.ASCII,
 )
+_SCHEME: Final = re.compile(r"(valkey|redis)(s?(\+(sentinel|cluster))?|\+unix)|unix", re.ASCII)
+_BLANK: Final = re.compile(r"\s", re.ASCII)
 _DATABASE: Final = re.compile(r"[0-9]{0,5}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
+_PORT: Final = re.compile(r"[0-9]{0,5}", re.ASCII)
+_LAST_PORT: Final = 65_535
+
+#: What helps where user and password hold a character that means something in an address.
+_ENCODED: Final = "in user and password write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B"
 
 
 class Node(NamedTuple):
@@ -85,42 +91,90 @@ class Address:
     login: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
-def read_address(url: object) -> Address:
+class _FaultError(Exception):
+    """An address can't be meant: which part of it is at fault, and nothing of its text."""
+
+
+def read_address(url: object, where: str = "store") -> Address:
     """
     Read an address.
 
+    Args:
+        url: The address.
+        where: The setting it stands in, for the error.
+
     Raises:
-        ConfigurationError: AG010; the address is not shown, since it may hold a password.
+        ConfigurationError: AG010, naming the part at fault; the address is not shown, since it may
+            hold a password.
     """
-    if isinstance(url, str):
-        with suppress(ValueError):
-            if unix := _UNIX.fullmatch(url):
-                login = _login(unix["user"], unix["db"] or "")
-                return Address("server", (Node(unix["path"], 0),), login=login)
-            if shape := _SHAPE.fullmatch(url):
-                return _read(shape)
+    try:
+        return _meant(url)
+    except _FaultError as error:
+        fault = str(error)
     raise ConfigurationError(
         "AG010",
-        "store",
-        "the address can't be used (its text may hold a password and is not shown)",
+        where,
+        f"{fault} (the address may hold a password and is not shown)",
         "write valkey://[user:password@]host:port/database, or one of docs/store.md",
     )
 
 
+def _meant(url: object) -> Address:
+    if not isinstance(url, str):
+        raise _FaultError("it is no text")
+    if unix := _UNIX.fullmatch(url):
+        login = _login(unix["user"], unix["db"] or "")
+        return Address("server", (Node(unix["path"], 0),), login=login)
+    if shape := _SHAPE.fullmatch(url):
+        return _read(shape)
+    raise _FaultError(_misshapen(url))
+
+
+def _misshapen(url: str) -> str:
+    """Say what keeps a text from being an address of any kind."""
+    scheme, found, rest = url.partition("://")
+    if _BLANK.search(url):
+        return "a blank or the end of a line stands in it"
+    if not found or not _SCHEME.fullmatch(scheme):
+        return "it doesn't begin with valkey://, valkeys:// or another scheme that is known"
+    if scheme.endswith("unix"):
+        if "?" in rest or "#" in rest:
+            return f"of options a socket takes ?db=NUMBER alone, of five digits at most; {_ENCODED}"
+        return "the path of its socket doesn't begin with /"
+    return _misplaced(rest)
+
+
+def _misplaced(rest: str) -> str:
+    """Say what stands behind ``://`` that no host and path can be."""
+    if "?" in rest or "#" in rest:
+        return f"it has options or a fragment, and takes none; {_ENCODED}"
+    if "@" in rest.partition("/")[2]:
+        return f"an @ stands behind a /; {_ENCODED}"
+    if not rest.partition("/")[0].rpartition("@")[2]:
+        return "it names no host"
+    return "too much stands behind its host"
+
+
 def _read(shape: re.Match[str]) -> Address:
-    """Read hosts and path; a ValueError says that it can't be meant."""
+    """Read hosts and path."""
     kind = cast("Kind", shape["kind"] or "server")
     first, second = [*shape["path"].split("/")[1:], "", ""][:2]
     name, db = (first, second) if kind == "sentinel" else ("", first)
-    if second and kind != "sentinel":
-        raise ValueError
-    if (kind == "sentinel" and not _NAME.fullmatch(name)) or not _DATABASE.fullmatch(db):
-        raise ValueError
-    if kind == "cluster" and db.strip("0"):
-        raise ValueError  # a cluster has database 0 alone
     hosts = shape["hosts"].split(",")
+    if "@" in shape["path"]:
+        raise _FaultError(f"an @ stands behind a /; {_ENCODED}")
+    if second and kind != "sentinel":
+        raise _FaultError("more than a database stands behind its host")
+    if kind == "sentinel" and not name:
+        raise _FaultError("it lacks the NAME under which the sentinels know the primary, as /NAME")
+    if kind == "sentinel" and not _NAME.fullmatch(name):
+        raise _FaultError("its NAME is too long, or not of A-Z a-z 0-9 . _ - alone")
+    if not _DATABASE.fullmatch(db):
+        raise _FaultError("its database is no number of five digits at most")
+    if kind == "cluster" and db.strip("0"):
+        raise _FaultError("it names a database, and a cluster has database 0 alone")
     if kind == "server" and len(hosts) > 1:
-        raise ValueError
+        raise _FaultError("it names several hosts, which only +sentinel and +cluster take")
     sentinel = kind == "sentinel"
     nodes = tuple(_node(host, sentinel=sentinel) for host in hosts)
     login = _login(shape["user"], "" if kind == "cluster" else db)
@@ -128,15 +182,33 @@ def _read(shape: re.Match[str]) -> Address:
 
 
 def _node(host: str, *, sentinel: bool) -> Node:
-    parts = parse_url(f"valkey://{host}")
+    try:
+        parts = parse_url(f"valkey://{host}")
+        parts.get("host", "").encode("idna")  # what no resolver can look up must fail here
+    except ValueError:
+        raise _FaultError(_part_at_fault(host)) from None
     if "host" not in parts:
-        raise ValueError
-    parts["host"].encode("idna")  # what no resolver can look up must fail here
+        raise _FaultError("it names no host")
     port = parts.get("port", _SENTINEL_PORT if sentinel else _SERVER_PORT)
     return Node(parts["host"], port, sentinel=sentinel)
 
 
+def _part_at_fault(host: str) -> str:
+    """Tell a port that is none from a host that is none."""
+    bracketed = host.startswith("[")
+    name, colon, port = host.rpartition(":")
+    if colon and (bracketed or ":" not in name) and "]" not in port:
+        if not _PORT.fullmatch(port) or int(port or 0) > _LAST_PORT:
+            return f"its port is no number up to {_LAST_PORT}"
+    elif ":" in host and not bracketed:
+        return "its host can't be one: an IPv6 address stands in [ ]"
+    return "its host can't be one"
+
+
 def _login(user: str | None, db: str) -> dict[str, Any]:
     """Read user, password and database, percent-decoded."""
-    parts = parse_url(f"valkey://{'' if user is None else user + '@'}host/{db}")
+    try:
+        parts = parse_url(f"valkey://{'' if user is None else user + '@'}host/{db}")
+    except ValueError:
+        raise _FaultError(f"its user or password can't be read; {_ENCODED}") from None
     return {part: parts[part] for part in ("username", "password", "db") if part in parts}

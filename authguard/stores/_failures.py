@@ -106,6 +106,16 @@ STALE: Final = (
 )
 
 
+#: What a server says where it is another than the address means; the client library has one error
+#: for all of them. Redis 6 quotes a command otherwise.
+_MISTAKEN: Final = {
+    "DB index is out of range": "no such database",
+    "SELECT is not allowed in cluster mode": "no such database",
+    "This instance has cluster support disabled": "no cluster",
+    "unknown command 'SENTINEL'": "no sentinel",
+    "unknown command `SENTINEL`": "no sentinel",
+}
+
 #: How a script tells that one of its commands or keys is denied; only outside is it an error type.
 _DENIED: Final = ("has no permissions to", "can't run this command", "can't access at least one")
 
@@ -114,8 +124,13 @@ def reason(error: BaseException) -> str:
     """Give the word."""
     if isinstance(error, StoreUnavailable):
         return error.reason
-    if isinstance(error, ResponseError) and any(text in str(error) for text in _DENIED):
-        return "no permission"
+    if isinstance(error, ResponseError):
+        told = str(error)
+        if any(text in told for text in _DENIED):
+            return "no permission"
+        for text, word in _MISTAKEN.items():
+            if told.startswith(text):
+                return word
     return next((word for kind, word in _REASONS if isinstance(error, kind)), "client failure")
 
 

@@ -164,10 +164,12 @@ class _Sentinels:
         return ((yield from self._find()),)
 
     def _find(self) -> Asks[Node]:
-        failed: BaseException = StoreUnavailable("no primary")
+        failed: BaseException | None = None
+        known = False
         for sentinel in self._sentinels:
             try:
                 named = yield Send(sentinel, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name))
+                known = known or named is not None
                 primary = _named(named)
                 if primary is None or not (yield from _leads(primary)):
                     continue
@@ -178,11 +180,11 @@ class _Sentinels:
             self._sentinels = (sentinel, *others)  # who answered is asked first the next time
             self._primary = primary
             return primary
-        raise failed
+        raise failed or StoreUnavailable("no primary" if known else "unknown name")
 
 
 def _named(reply: object) -> Node | None:
-    """Read whom a sentinel names; None: it knows no such name."""
+    """Read whom a sentinel names; None: nobody."""
     match reply:
         case [bytes(host), bytes(port)]:
             return _node(host, int(port))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from authguard.checks import shown
+from authguard.checks import check_whole, is_whole
 from authguard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ def read_settings(
     Check a store's arguments; they are those of :class:`authguard.stores.valkey.ValkeyStore`.
 
     Raises:
-        ConfigurationError: AG012, for a number out of range; AG058, for TLS that can't be made, or
-            what does not go with the address.
+        ConfigurationError: AG012, for what is no whole number in its range; AG058, for TLS that
+            can't be made, or what does not go with the address.
     """
-    half_ms = max(1, deadline_ms // 2) if type(deadline_ms) is int else 50
+    half_ms = max(1, deadline_ms // 2) if is_whole(deadline_ms, 1) else 50
     numbers = {
         "deadline_ms": deadline_ms,
         "connect_ms": half_ms if connect_ms is None else connect_ms,
@@ -109,13 +109,7 @@ def read_settings(
         "breaker_ms": breaker_ms,
     }
     for name, value in numbers.items():
-        if type(value) is not int or not 1 <= value <= _MOST:
-            raise ConfigurationError(
-                "AG012",
-                name,
-                f"{shown(value)} is out of range",
-                "take a whole number, 1 to 60000",
-            )
+        check_whole(value, name, 1, _MOST, unit="milliseconds" if name.endswith("_ms") else "")
     files = {"tls_ca": tls_ca, "tls_certificate": tls_certificate, "tls_key": tls_key}
     given = [name for name, value in files.items() if value is not None]
     if given and not address.tls:

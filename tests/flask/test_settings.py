@@ -27,6 +27,8 @@ WRONG: list[tuple[str, str, Any]] = [
     ("AG010", "STORE_URL", None),
     ("AG010", "STORE_URL", ""),
     ("AG010", "STORE_URL", 6379),
+    ("AG010", "STORE_URL", "valkey://127.0.0.1:6379/abc"),
+    ("AG010", "STORE_URL", "http://127.0.0.1"),
     ("AG011", "SECRET", None),
     ("AG011", "SECRET", ""),
     ("AG011", "SECRET", "short"),
@@ -38,6 +40,7 @@ WRONG: list[tuple[str, str, Any]] = [
     ("AG012", "DEADLINE_MS", -5),
     ("AG012", "DEADLINE_MS", "100"),
     ("AG012", "DEADLINE_MS", True),
+    ("AG012", "DEADLINE_MS", 60_001),
     ("AG012", "HASH_SLOTS", 0),
     ("AG012", "HASH_SLOTS", 1.5),
     ("AG012", "REMEMBER_REFUSALS_MS", -1),
@@ -89,6 +92,24 @@ def test_wrong_setting(code: str, key: str, value: object) -> None:
     assert caught.value.where.partition("[")[0] == f"AUTHGUARD_{key}"
     assert caught.value.mend
     assert state_of(app) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("DEADLINE_MS", 60_001, "60001 is out of range; take a whole number of milliseconds, 1 to"),
+        ("DEADLINE_MS", "100", "'100' is text, no number; take a whole number of milliseconds, 1 "),
+        ("REMEMBER_REFUSALS_MS", "1000", "0 (off) to 1000: write int(…) around it"),
+        ("REMEMBER_REFUSALS_MS", float("nan"), "nan is no whole number"),
+        ("HASH_SLOTS", 0, "0 is out of range; take a whole number of hashes at a time, 1 or more"),
+    ],
+)
+def test_a_wrong_number_is_told_with_its_range(key: str, value: object, words: str) -> None:
+    """AG012 tells text from what is out of range, and names the setting and both ends."""
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.read(GOOD | {f"AUTHGUARD_{key}": value})
+    assert str(caught.value).startswith(f"AG012 AUTHGUARD_{key}: ")
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [0, 129, "x", -1, True, 56.0, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from contextlib import contextmanager, suppress
@@ -431,6 +432,31 @@ def test_a_store_that_is_away_is_status_1(terminal_on: Callable[..., Terminal]) 
         )
         assert result.stderr.count("\n") == 1
         assert "tell-nobody" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "reason", "mend"),
+    [
+        ("valkey://{}/77", "no such database", "take another at the end of the store's address"),
+        ("valkey+cluster://{}", "no cluster", "write valkey:// in the store's address"),
+        ("valkey+sentinel://{}/main", "no sentinel", "name the sentinels' own ports"),
+        ("valkeys://{}/0", "timeout|connection", "valkey:// is for a port without TLS"),
+        ("valkey://nobody:tell-nobody@{}/0", "authentication", "see that user and password"),
+    ],
+)
+def test_an_address_that_means_another_server_is_told_as_such(
+    terminal_on: Callable[..., Terminal], address: str, reason: str, mend: str
+) -> None:
+    """Status 1, the reason, and what to write in the address: nothing else is suspected."""
+    terminal = terminal_on()
+    place = terminal.env["AUTHGUARD_STORE_URL"].removeprefix("valkey://").removesuffix("/0")
+    result = terminal.run("check", AUTHGUARD_STORE_URL=address.format(place))
+    assert (result.exit_code, result.stdout) == (1, "")
+    said = rf"Error: the store at {re.escape(place)} gave no clear answer \(({reason})\); "
+    assert re.match(said, result.stderr)
+    assert mend in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "tell-nobody" not in result.stderr
 
 
 def test_a_guard_with_a_clock_of_its_own_finds_the_store_away_too(

@@ -205,6 +205,21 @@ def test_a_sentinel_that_is_not_there_is_a_warning() -> None:
         (finding,) = to_mend(check(guard))
         assert (finding.code, finding.level) == ("AG071", "warning")
         assert finding.seen == f"sentinel {pair.sentinels[1]} gave no clear answer (connection)"
+        assert str(finding.mend).startswith("see that it runs")
+
+
+def test_a_name_or_a_sentinel_that_is_none_is_told(terminal_on: Callable[..., Terminal]) -> None:
+    """No sentinel knows the NAME: status 1 and where it stands; a server among them: a warning."""
+    terminal = terminal_on()
+    with sentinels(**WELL_KEPT, min_replicas_to_write="1") as pair:
+        wrong = pair.url.replace(f"/{pair.NAME}", "/another")
+        result = terminal.run("check", AUTHGUARD_STORE_URL=wrong)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "gave no clear answer (unknown name); the sentinels know nobody" in result.stderr
+        with guarded(pair.url.replace(str(pair.sentinels[2]), str(pair.primary))) as guard:
+            (finding,) = to_mend(check(guard))
+        assert finding.seen == f"sentinel {pair.primary} gave no clear answer (no sentinel)"
+        assert "who answers is no sentinel" in str(finding.mend)
 
 
 def test_a_primary_that_could_count_alone_is_a_warning(

@@ -233,7 +233,17 @@ def test_a_store_that_is_away_is_status_1(terminal: Terminal, command: tuple[str
         (("status", "otp.verify", "--destination", "x"), {}, "destination: "),
         (("status", "login", "vera", "--policy", "none.toml"), {}, "AG001 none.toml"),
         (("status", "login", "vera"), {"AUTHGUARD_SECRET": None}, "AG011 AUTHGUARD_SECRET"),
-        (("status", "login", "vera"), {"AUTHGUARD_SECRET": "short"}, "AG011 AUTHGUARD_SECRET[0]"),
+        (("status", "login", "vera"), {"AUTHGUARD_SECRET": "short"}, "AG011 AUTHGUARD_SECRET: "),
+        (
+            ("status", "login", "vera"),
+            {"AUTHGUARD_SECRET": "a secret with blanks, of 32 bytes"},
+            "AG011 AUTHGUARD_SECRET[0]: is missing or shorter than 32 bytes (blanks separate",
+        ),
+        (
+            ("status", "login", "vera"),
+            {"AUTHGUARD_STORE_URL": "valkey://h/x"},
+            "AG010 AUTHGUARD_STORE_URL, or --store-url: its database is no number",
+        ),
         (("status", "login", "vera"), {"AUTHGUARD_STORE_URL": None}, "AG010 --store-url"),
         (("status", "login", "vera"), {"AUTHGUARD_STORE_URL": "http://x"}, "AG010 "),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from authguard import ConfigurationError, Guard
+from authguard.stores._address import read_address
 from authguard.stores.valkey import ValkeyStore
 
 SECRET = "a secret of the tests, 32 bytes or more"
@@ -84,6 +85,54 @@ def test_an_address_that_cant_be_meant_stops_the_start(address: str) -> None:
     assert "valkey://[user:password@]host:port/database" in text
     for part in ("127.0.0.1", "half", "of-it", "12?", "aaaa", "socket_timeout"):
         assert part not in text
+
+
+@pytest.mark.parametrize(
+    ("address", "part"),
+    [
+        (6379, "it is no text"),
+        (f"http://{HOST}", "it doesn't begin with valkey://"),
+        ("valkey", "it doesn't begin with valkey://"),
+        (f"valkey://{HOST}\n", "a blank or the end of a line"),
+        ("valkey://", "it names no host"),
+        ("valkey:///0", "it names no host"),
+        ("valkey://worker:pw@/0", "it names no host"),
+        ("valkey+sentinel://one,/main", "it names no host"),
+        ("valkey://two..dots:6379", "its host can't be one"),
+        ("valkey://::1:6379", "an IPv6 address stands in [ ]"),
+        ("valkey://[::1:6379", "its host can't be one"),
+        ("valkey://127.0.0.1:port", "its port is no number"),
+        ("valkey://127.0.0.1:70000/0", "its port is no number up to 65535"),
+        ("valkey+cluster://a,[::1]:-1", "its port is no number"),
+        (f"valkey://{HOST}/abc", "its database is no number"),
+        (f"valkey://{HOST}/123456", "its database is no number"),
+        (f"valkey+sentinel://{HOST}/main/zero", "its database is no number"),
+        (f"valkey+cluster://{HOST}/1", "a cluster has database 0 alone"),
+        (f"valkey://{HOST}/0/1", "more than a database stands behind its host"),
+        (f"valkey+sentinel://{HOST}/main/0/0", "too much stands behind its host"),
+        (f"valkey://{HOST}/0?timeout=5", "it has options"),
+        (f"valkey://{HOST}#x", "it has options or a fragment"),
+        (f"valkey+sentinel://{HOST}", "it lacks the NAME"),
+        (f"valkey+sentinel://{HOST}/", "it lacks the NAME"),
+        (f"valkey+sentinel://{HOST}/a!", "its NAME is"),
+        (f"valkey://{HOST},{HOST}", "it names several hosts"),
+        ("valkey+unix://rel/path", "the path of its socket doesn't begin with /"),
+        ("unix:///run/valkey.sock?db=one", "a socket takes ?db=NUMBER alone"),
+        ("valkey://worker:half/of-it@db:6379/0", "an @ stands behind a /"),
+        ("valkey://worker:half/of/it@db:6379/0", "an @ stands behind a /"),
+        ("valkey://worker:12?of=it@db:6379/0", "? as %3F"),
+        ("valkey://worker:[pw@db:6379/0", "its user or password can't be read"),
+    ],
+)
+def test_the_part_of_an_address_that_is_at_fault_is_named(address: object, part: str) -> None:
+    """AG010 says which part can't be meant and which setting it stands in; the text stays dark."""
+    with pytest.raises(ConfigurationError) as refused:
+        read_address(address, "AUTHGUARD_STORE_URL")
+    assert refused.value.where == "AUTHGUARD_STORE_URL"
+    assert part in refused.value.problem
+    assert refused.value.__context__ is None
+    for secret in ("127.0.0.1", "half", "12?", "pw", "two..", "abc", "timeout", "70000"):
+        assert secret not in str(refused.value)
 
 
 @pytest.mark.parametrize("missing", [None, ""])

@@ -91,9 +91,30 @@ def test_the_primary_is_asked(pair: Sentinels, guard_factory: Guards) -> None:
 
 
 def test_an_unknown_name_is_an_outage(pair: Sentinels, guard_factory: Guards) -> None:
-    """A name that no sentinel knows: 503 "no primary", whichever is asked."""
+    """A name that no sentinel knows: 503 with a reason of its own, whichever is asked."""
     guard = guard_factory(store=pair.url.replace(f"/{pair.NAME}", "/another"))
-    with pytest.raises(StoreUnavailable, match=r"^no primary$"):
+    with pytest.raises(StoreUnavailable, match=r"^unknown name$"):
+        guard.attempt("login", **VERA)
+
+
+def test_a_name_is_unknown_only_if_all_say_so(pair: Sentinels, guard_factory: Guards) -> None:
+    """Where another sentinel is away, or names one who doesn't lead, that is told instead."""
+
+    def nobody(talk: Talk, command: list[bytes]) -> Iterator[Step]:
+        yield b"*-1\r\n"
+
+    with Wire(nobody) as first, Wire(names(pair.replica.port)) as second:
+        for other, reason in ((free_port(), "connection"), (second.port, "no primary")):
+            hosts = f"127.0.0.1:{first.port},127.0.0.1:{other}"
+            guard = guard_factory(store=f"valkey+sentinel://{hosts}/main")
+            with pytest.raises(StoreUnavailable, match=f"^{reason}$"):
+                guard.attempt("login", **VERA)
+
+
+def test_a_server_is_no_sentinel(pair: Sentinels, guard_factory: Guards) -> None:
+    """The servers' own ports in place of the sentinels': 503 with a reason of its own."""
+    guard = guard_factory(store=f"valkey+sentinel://{pair.primary}/{pair.NAME}")
+    with pytest.raises(StoreUnavailable, match=r"^no sentinel$"):
         guard.attempt("login", **VERA)
 
 
@@ -150,11 +171,12 @@ def test_a_replica_is_not_believed(pair: Sentinels, guard_factory: Guards) -> No
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        (b"*-1\r\n", "no primary"),
-        (b"$-1\r\n", "no primary"),
+        (b"*-1\r\n", "unknown name"),
+        (b"$-1\r\n", "unknown name"),
         (b"*0\r\n", "no primary"),
         (b":1\r\n", "no primary"),
         (b"-ERR unknown command\r\n", "error reply"),
+        (b"-ERR unknown command `SENTINEL`, with args beginning with: `x`\r\n", "no sentinel"),
         (b"-NOAUTH Authentication required.\r\n", "authentication"),
         (b"*2\r\n$1\r\nx\r\n$3\r\none\r\n", "client failure"),
     ],

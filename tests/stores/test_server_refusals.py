@@ -153,7 +153,7 @@ def test_a_user_without_the_keys_is_refused(
     [
         ("worker:wrong@127.0.0.1:{}/0", "authentication"),
         ("nobody:pw@127.0.0.1:{}/0", "authentication"),
-        ("127.0.0.1:{}/99", "error reply"),
+        ("127.0.0.1:{}/99", "no such database"),
     ],
     ids=["a wrong password", "an unknown user", "a database that isn't there"],
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from authguard.errors import StoreUnavailable
 from authguard.ops.check import access, persistence, resources, topology
 from authguard.ops.check.node import CantTellError, Node, refused_by
+from authguard.ops.check.outages import mend_of
 from authguard.ops.check.policies import of_policies, quotas
 from authguard.ops.check.report import CheckReport, Finding, Level
 from authguard.ops.check.settings import Setup, of_secrets, of_setup
@@ -76,13 +77,14 @@ def _of_the_store(store: Store, kept: Quotas) -> Iterator[Finding]:
 def _of_sentinels(ask: Callable[..., object], address: Address) -> Iterator[Finding]:
     """Ask each sentinel whom it names; one that doesn't answer is missed when the others fail."""
     for sentinel in address.nodes:
-        seen, mend = "", "see that it runs, and that all watch the same name"
+        seen, mend = "", "see that all watch the same name, and that the address has it"
         try:
             command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.name)
             if ask(*command, node=sentinel) is None:
                 seen = f"sentinel {sentinel} knows no {address.name}"
         except StoreUnavailable as error:
             seen = f"sentinel {sentinel} gave no clear answer ({error.reason})"
+            mend = mend_of(error.reason)
         if seen:
             yield Finding("AG071", "warning", seen, mend)
 
