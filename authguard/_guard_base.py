@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from authguard._core import groups
 from authguard._core.keys import Shape
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from authguard._core.steps import Steps
-    from authguard._notes import NotesSteps
     from authguard._subjects import Known
     from authguard.identity import AccountKey, Normaliser
-    from authguard.one_time import OneTimeSteps
     from authguard.policy import Policy
     from authguard.stores.base import AsyncStore, Store
 
@@ -41,8 +39,6 @@ _log = logging.getLogger("authguard")
 
 class GuardBase:
     """The settings of a guard; the arguments are those of :class:`authguard.Guard`."""
-
-    _faces: ClassVar[tuple[type[OneTimeSteps], type[NotesSteps]]]
 
     def __init__(
         self,
@@ -87,9 +83,6 @@ class GuardBase:
         refusals = Refusals(hold_ms, clock_s)
         self._engine = Engine(store, self._subjects.pseudonyms, clock, refusals)
         self._mark = Mark(self._engine, clock_s)
-        one_time, notes = self._faces
-        self.one_time = one_time(self._engine)
-        self.notes = notes(self._engine, self._named)
         for policy in self.policies.values():
             for warning in policy.warnings:
                 _log.warning("%s", warning)

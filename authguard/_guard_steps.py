@@ -8,7 +8,7 @@ could refuse the attempt; only a proven success gives the place back.
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from authguard._core import calls, groups
@@ -241,11 +241,12 @@ class GuardSteps(OperatorSteps):
         known_refusal = self._engine.known_refusal(shape, known.pseudonyms[0], cost, at_ms)
         if known_refusal is not None:
             raise refusal(known_refusal)
+        tag = known.client_tag
         places = Places(
             self._engine.bind(shape, known.pseudonyms),
-            attempt_id or (known.client_tag or _NO_TAG) + secrets.token_bytes(2),
+            attempt_id or (tag or _NO_TAG) + os.urandom(2),
             cost,
-            knows_client=known.client_tag is not None,
+            knows_client=tag is not None,
         )
         try:
             decision = yield from self._engine.reserve(places, at_ms)

@@ -9,7 +9,7 @@ then. Nothing is refused for it; whoever is on call is told that counts and lock
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from typing import TYPE_CHECKING, Final
 
 from authguard._core import calls
@@ -66,7 +66,7 @@ class Mark:
         try:
             mark: bytes = yield calls.mark(
                 self._key,
-                secrets.token_bytes(_BYTES),
+                os.urandom(_BYTES),
                 life_ms=_LIFE_MS,
                 now_ms=self._engine.now_ms(None),
             )

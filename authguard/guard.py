@@ -8,24 +8,24 @@ could refuse the attempt; only a proven success gives the place back. The steps 
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, cast
 
 from authguard._colours import blocking
 from authguard._core.steps import drive
 from authguard._guard_steps import GuardSteps
-from authguard._notes import Notes
 from authguard._subjects import NO_ACCOUNT
 from authguard.attempt import Attempt
 from authguard.limiter import Limiter
-from authguard.one_time import OneTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from authguard._core.steps import Steps
     from authguard._guard_steps import Reserved
+    from authguard._notes import Notes
     from authguard.limits import Algorithm
+    from authguard.one_time import OneTime
     from authguard.ops.check import CheckReport
     from authguard.stores.base import Store
 
@@ -79,10 +79,6 @@ class Guard(GuardSteps):
         ConfigurationError: AG001 to AG012, AG017, AG018, AG025, naming the setting and the mend.
     """
 
-    one_time: OneTime
-    notes: Notes
-    _faces = (OneTime, Notes)
-
     attempt = _admitted(GuardSteps._attempt)
     message = _admitted(GuardSteps._message)
     message_over = blocking(GuardSteps._message_over)
@@ -100,6 +96,20 @@ class Guard(GuardSteps):
     current_load = blocking(GuardSteps._current_load)
     load_until_ms = blocking(GuardSteps._load_until_ms)
     now_ms = blocking(GuardSteps._now_ms)
+
+    @cached_property
+    def one_time(self) -> OneTime:
+        """Issues and takes codes and links."""
+        from authguard.one_time import OneTime  # noqa: PLC0415 (only if it is used)
+
+        return OneTime(self._engine)
+
+    @cached_property
+    def notes(self) -> Notes:
+        """Keeps what operators note beside a block."""
+        from authguard._notes import Notes  # noqa: PLC0415 (only if it is used)
+
+        return Notes(self._engine, self._named)
 
     @property
     def store(self) -> Store:

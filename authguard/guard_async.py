@@ -15,22 +15,22 @@ in the loop: look an account up before and pass its :class:`authguard.AccountKey
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, cast
 
 from authguard._colours import awaited
 from authguard._guard_steps import GuardSteps
-from authguard._notes import AsyncNotes
 from authguard.attempt import AsyncAttempt, Reserving
 from authguard.limiter import AsyncLimiter
-from authguard.one_time import AsyncOneTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from authguard._core.steps import Steps
     from authguard._guard_steps import Reserved
+    from authguard._notes import AsyncNotes
     from authguard.limits import Algorithm
+    from authguard.one_time import AsyncOneTime
     from authguard.stores.base import AsyncStore
 
 __all__ = ["AsyncGuard"]
@@ -63,10 +63,6 @@ class AsyncGuard(GuardSteps):
     gets its own.
     """
 
-    one_time: AsyncOneTime
-    notes: AsyncNotes
-    _faces = (AsyncOneTime, AsyncNotes)
-
     attempt = _admitted(GuardSteps._attempt)
     message = _admitted(GuardSteps._message)
     message_over = awaited(GuardSteps._message_over)
@@ -84,6 +80,20 @@ class AsyncGuard(GuardSteps):
     current_load = awaited(GuardSteps._current_load)
     load_until_ms = awaited(GuardSteps._load_until_ms)
     now_ms = awaited(GuardSteps._now_ms)
+
+    @cached_property
+    def one_time(self) -> AsyncOneTime:
+        """Issues and takes codes and links."""
+        from authguard.one_time import AsyncOneTime  # noqa: PLC0415 (only if it is used)
+
+        return AsyncOneTime(self._engine)
+
+    @cached_property
+    def notes(self) -> AsyncNotes:
+        """Keeps what operators note beside a block."""
+        from authguard._notes import AsyncNotes  # noqa: PLC0415 (only if it is used)
+
+        return AsyncNotes(self._engine, self._named)
 
     @property
     def store(self) -> AsyncStore:

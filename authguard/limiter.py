@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ class LimiterSteps:
         if known is not None:
             return known
         bound = self._engine.bind(self._shape, pseudonyms)
-        places = Places(bound, bytes(3) + secrets.token_bytes(2), cost, knows_client=False)
+        places = Places(bound, bytes(3) + os.urandom(2), cost, knows_client=False)
         return (yield from self._engine.reserve(places, at_ms))
 
     def _peek(

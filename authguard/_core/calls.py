@@ -7,7 +7,6 @@ A reply that is anything but the well-formed answer of its script is
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from operator import ge
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
@@ -290,6 +289,8 @@ def override(
             there was none.
         now_ms: The clock that counts, or None for the store's own.
     """
+    import json  # noqa: PLC0415 (only if it is used)
+
     algorithm = limit.algorithm.algorithm
     return ScriptCall(
         script("override", frozenset()),
@@ -431,13 +432,13 @@ def _is_plain(said: list[int]) -> bool:
 
     Then nothing else can be wrong with the reply, and the verdicts are made when somebody asks.
     """
-    states, places, remaining, waits = (said[at::_VERDICT] for at in (0, 1, 3, 4))
+    places = said[1::_VERDICT]
     return (
-        not any(states)
-        and not any(waits)
+        not any(said[::_VERDICT])  # states
+        and not any(said[4::_VERDICT])  # waits
         and min(said, default=0) >= 0
         and max(places, default=0) <= LARGEST_EXACT
-        and all(map(ge, places, remaining))
+        and all(map(ge, places, said[3::_VERDICT]))  # what remains
     )
 
 

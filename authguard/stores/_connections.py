@@ -37,8 +37,8 @@ NEVER: Final = float("inf")
 #: What the reader gives while a reply has not come whole.
 _PARTIAL: Final = object()
 
-#: Bytes asked for at once; a reply of ours has a few hundred.
-_CHUNK: Final = 65_536
+#: Bytes asked for at once; a decision's reply has a few hundred.
+_CHUNK: Final = 4_096
 
 
 class Deadline:
