@@ -16,7 +16,7 @@ from authguard.flask.cli import add_commands
 from authguard.flask.decorators import guarded, is_guarded, unwrapped
 from authguard.flask.new_password import at_least_eight
 from authguard.flask.refusals import seal, seal_showing_all
-from authguard.flask.settings import Settings
+from authguard.flask.settings import Settings, by_its_key
 from authguard.flask.start import look_over
 from authguard.flask.state import LookUp, State, current_state, state_of
 from authguard.guard import Guard
@@ -117,20 +117,21 @@ class AuthGuard:
         if state is None:
             settings = Settings.read(app.config, store=self._store is not None)
             look_up = LookUp(self._resolve)
-            guard = Guard(
-                self._store or settings.store_url,
-                secret=settings.secret,
-                policies=settings.policy,
-                clock=self._clock,
-                deadline_ms=settings.deadline_ms,
-                remember_refusals_ms=settings.remember_refusals_ms,
-                normalise=self._normalise,
-                resolve=look_up,
-                tier=self._tier,
-                prefixes=settings.prefixes,
-                allowlist=settings.allowlist,
-                denylist=settings.denylist,
-            )
+            with by_its_key():
+                guard = Guard(
+                    self._store or settings.store_url,
+                    secret=settings.secret,
+                    policies=settings.policy,
+                    clock=self._clock,
+                    deadline_ms=settings.deadline_ms,
+                    remember_refusals_ms=settings.remember_refusals_ms,
+                    normalise=self._normalise,
+                    resolve=look_up,
+                    tier=self._tier,
+                    prefixes=settings.prefixes,
+                    allowlist=settings.allowlist,
+                    denylist=settings.denylist,
+                )
             guard.when_data_is_lost(partial(signals.send, signals.data_lost, app))
             passwords = Passwords(slots=settings.hash_slots)
             devices = DeviceCookies(settings.secret)

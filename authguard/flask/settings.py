@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -16,9 +16,9 @@ from authguard.identity.addresses import read_networks, read_prefixes
 from authguard.identity.forwarded import X_FORWARDED_FOR, is_field_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "by_its_key"]
 
 _PREFIX: Final = "AUTHGUARD_"
 
@@ -122,15 +122,25 @@ class Settings:
         return Proxies.of(self.trusted_proxies, self.forwarded_header, f"{_PREFIX}TRUSTED_PROXIES")
 
 
+@contextmanager
+def by_its_key() -> Iterator[None]:
+    """Have the error of an address that a guard can't use name the setting it stands in."""
+    try:
+        yield
+    except ConfigurationError as error:
+        if error.where != "store":
+            raise
+        where = f"{_PREFIX}STORE_URL"
+        raise ConfigurationError(error.code, where, error.problem, error.mend) from None
+
+
 def _fail(code: str, name: str, problem: str, mend: str) -> None:
     raise ConfigurationError(code, f"{_PREFIX}{name.upper()}", problem, mend)
 
 
 def _check_texts(named: Mapping[str, Any]) -> None:
-    if named["store_url"] != "":  # with a store that was made by hand
-        from authguard.stores._address import read_address  # noqa: PLC0415 (only if it is used)
-
-        read_address(named["store_url"], f"{_PREFIX}STORE_URL")
+    if not isinstance(named["store_url"], str):
+        _fail("AG010", "store_url", "is no text", "write valkey://HOST:PORT/DATABASE")
     if not isinstance(named.get("policy", ""), str | Mapping):
         _fail("AG015", "policy", "is neither a path nor a mapping", "name a TOML file")
     header = named.get("forwarded_header", X_FORWARDED_FOR)

@@ -197,11 +197,8 @@ def test_it_costs_the_store_the_same(guesser: Guesser, client: valkey.Valkey) ->
 def test_what_is_remembered_tells_nobody_apart(
     site_factory: Callable[..., Site], client: valkey.Valkey
 ) -> None:
-    """
-    A52: from a client that is full, and known to be, both wait as long and cost as much.
-
-    Without a clock of the test's own, as what a worker remembers is of the store's time alone.
-    """
+    """A52: from a client that is full, and known to be, both wait as long and cost as much."""
+    # No clock of the test's own: a worker remembers what was by the store's time alone.
     limits = [
         {"name": "month", "by": ["account"], "sliding_log": "2/30d", "recovery": True},
         {"name": "client", "by": ["client"], "sliding_log": "3/1m"},
