@@ -55,12 +55,13 @@ def check_whole(
         return value
     of, up = f" of {unit}" if unit else "", "or more" if most is None else f"to {most}"
     mend = f"take a whole number{of}, {least}{' (off)' if off else ''} {up}"
-    problem = "is no whole number"
-    if isinstance(value, str | bytes):  # as the environment gives all it holds
+    problem = f"{shown(value)} is no whole number"
+    if isinstance(value, str | bytes):  # as the environment gives all it holds; not shown: it may
+        # be another setting's, such as an address with a password
         problem, mend = "is text, no number", f"{mend}: write int(…) around it"
     elif isinstance(value, int) and not isinstance(value, bool):
-        problem = "is out of range"
-    raise ConfigurationError("AG012", where, f"{shown(value)} {problem}", mend)
+        problem = f"{shown(value)} is out of range"
+    raise ConfigurationError("AG012", where, problem, mend)
 
 
 def check_function(function: object, where: str) -> None:

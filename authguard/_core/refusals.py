@@ -36,8 +36,8 @@ T = TypeVar("T")
 #: The longest that a refusal may be remembered, in milliseconds.
 LONGEST_MS: Final = 1_000
 
-#: Most entries of a generation; there are two, and an entry takes about a kilobyte.
-_MOST: Final = 4_096
+#: Most entries of a generation; there are two, and an entry of eight limits takes three kilobytes.
+_MOST: Final = 2_048
 
 
 @dataclass(slots=True)

@@ -179,7 +179,7 @@ def _check_base_url(url: object) -> None:
         _fail(
             "AG043",
             "base_url",
-            f"{shown(url)} is no address that a link can begin with",
+            "is no address that a link can begin with",
             "write scheme and host, and the path the app is under if there is one:"
             " 'https://example.com'",
         )

@@ -55,15 +55,17 @@ def look_over(app: Flask, state: State) -> None:
     if app.testing or _is_for_a_command():
         return
     from authguard.ops.check import check  # noqa: PLC0415 (as above)
+    from authguard.ops.check.outages import mend_of  # noqa: PLC0415 (as above)
 
     try:
         report = check(state.guard, setup_of(app))
     except StoreUnavailable as error:
         _log.warning(
             "%s the store gave no clear answer at the start (%s): attempts are refused until it"
-            " does; see that it runs, and that AUTHGUARD_STORE_URL is right",
+            " does; %s",
             "AG076",
             error.reason,
+            mend_of(error.reason),
         )
         return
     finally:

@@ -123,6 +123,10 @@ def _meant(url: object) -> Address:
     if not isinstance(url, str):
         raise _FaultError("it is no text")
     if unix := _UNIX.fullmatch(url):
+        if "@" in unix["path"]:  # and a path is shown
+            raise _FaultError(
+                f"an @ stands in its path, and user and password before it; {_ENCODED}"
+            )
         login = _login(unix["user"], unix["db"] or "")
         return Address("server", (Node(unix["path"], 0),), login=login)
     if shape := _SHAPE.fullmatch(url):
@@ -140,6 +144,8 @@ def _misshapen(url: str) -> str:
     if scheme.endswith("unix"):
         if "?" in rest or "#" in rest:
             return f"of options a socket takes ?db=NUMBER alone, of five digits at most; {_ENCODED}"
+        if "@" in rest:
+            return f"its path begins behind the @, with /; {_ENCODED}"
         return "the path of its socket doesn't begin with /"
     return _misplaced(rest)
 
@@ -163,6 +169,11 @@ def _read(shape: re.Match[str]) -> Address:
     hosts = shape["hosts"].split(",")
     if "@" in shape["path"]:
         raise _FaultError(f"an @ stands behind a /; {_ENCODED}")
+    if kind != "server" and re.search("[@,]", shape["user"] or ""):
+        raise _FaultError(
+            "user and password stand once, before the first host; in them write @ as %40, a comma"
+            " as %2C"
+        )
     if second and kind != "sentinel":
         raise _FaultError("more than a database stands behind its host")
     if kind == "sentinel" and not name:

@@ -94,7 +94,8 @@ class ValkeyStore(RoutedStore):
 
         Raises:
             StoreUnavailable: If there is no clear answer within the deadline. Its reason is ``no
-                permission`` or ``error reply`` where the server itself refuses the command.
+                permission``, ``error reply`` or another of ``docs/store.md`` where the server
+                itself refuses the command.
         """
         return self._drive(question(self.nodes()[0] if node is None else node, command))
 

@@ -98,7 +98,7 @@ def test_wrong_setting(code: str, key: str, value: object) -> None:
     ("key", "value", "words"),
     [
         ("DEADLINE_MS", 60_001, "60001 is out of range; take a whole number of milliseconds, 1 to"),
-        ("DEADLINE_MS", "100", "'100' is text, no number; take a whole number of milliseconds, 1 "),
+        ("DEADLINE_MS", "100", "is text, no number; take a whole number of milliseconds, 1 "),
         ("REMEMBER_REFUSALS_MS", "1000", "0 (off) to 1000: write int(…) around it"),
         ("REMEMBER_REFUSALS_MS", float("nan"), "nan is no whole number"),
         ("HASH_SLOTS", 0, "0 is out of range; take a whole number of hashes at a time, 1 or more"),

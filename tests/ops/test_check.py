@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -18,7 +19,9 @@ from authguard import Guard, StoreUnavailable
 from authguard.cli import commands
 from authguard.flask import AuthGuard
 from authguard.ops.check import check, quotas
+from authguard.ops.check.outages import mend_of
 from authguard.policy_file import load_policies
+from authguard.stores._failures import _MISTAKEN, _REASONS
 from authguard.stores.memory import MemoryStore
 from authguard.testing import embedded_valkey
 from tests.conftest import PATIENT_MS, SECRET
@@ -28,7 +31,6 @@ from tests.stores.test_persistence import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from authguard.testing import EmbeddedValkey
 
@@ -559,3 +561,12 @@ def test_a_number_beyond_all_bounds_is_not_read(caplog: pytest.LogCaptureFixture
     assert _number({"maxmemory": "9" * 20}, "maxmemory", "INFO memory") == int("9" * 20)
     with pytest.raises(CantTellError):
         _number({"maxmemory": "9" * 5_000}, "maxmemory", "INFO memory")
+
+
+def test_every_reason_of_an_outage_is_told_where_it_is_explained() -> None:
+    """No reason that a server's words stand for is told to look at an address that is right."""
+    store_page = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+    words = {word for _, word in _REASONS} | {*_MISTAKEN.values(), "breaker open", "unknown name"}
+    assert [word for word in words if f"`{word}`" not in store_page] == []
+    blaming = {word for word in words if "address is right" in mend_of(word)}
+    assert blaming == {"connection", "timeout"}

@@ -548,7 +548,7 @@ class Interleaved(Story):
 def names(monkeypatch: pytest.MonkeyPatch) -> Names:
     """Let attempts have names that are the same in both guards."""
     given = Names()
-    monkeypatch.setattr(_guard_steps, "secrets", SimpleNamespace(token_bytes=given.token_bytes))
+    monkeypatch.setattr(_guard_steps, "os", SimpleNamespace(urandom=given.token_bytes))
     return given
 
 

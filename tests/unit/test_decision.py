@@ -40,7 +40,7 @@ def test_verdicts_that_are_made_late_are_the_same() -> None:
     assert made == [1]
 
 
-def test_the_denylist_tells_no_wait() -> None:
+def test_the_denylists_text_tells_no_wait() -> None:
     """A client on the denylist reads why it is refused, and of no time that would end it."""
     error = pickle.loads(pickle.dumps(Denylisted("login")))
     assert str(error) == "login: the client's address is on the denylist"

@@ -8,6 +8,9 @@ __all__ = ["mend_of"]
 
 _RUNS: Final = "see that it runs"
 
+#: Of what needs more than a line.
+_ELSEWHERE: Final = "docs/store.md says what that means"
+
 #: A port without TLS answers to a handshake with an error or not at all, as chance will have it.
 _TLS: Final = "valkey:// is for a port without TLS, valkeys:// for one under it"
 
@@ -23,6 +26,7 @@ _MENDS: Final = {
         "it runs without cluster mode: write valkey:// in the store's address, or"
         " valkey+sentinel:// with the sentinels' own ports and their NAME"
     ),
+    "no permission": "see that its user may do what docs/store.md lists",
     "no primary": "see that the sentinels agree on a primary, and that it runs",
     "no sentinel": (
         "who answers is no sentinel: name the sentinels' own ports in the store's address (26379"
@@ -30,7 +34,8 @@ _MENDS: Final = {
     ),
     "no such database": (
         "the server has no database of that number: take another at the end of the store's"
-        " address, as /0 (of a socket ?db=0), or raise `databases` in the server's file"
+        " address, as /0 (of a socket ?db=0), or raise `databases` in the server's file; a node of"
+        " a cluster has 0 alone"
     ),
     "timeout": f"{_RUNS}, and that its address is right: {_TLS}",
     "unknown name": (
@@ -41,5 +46,5 @@ _MENDS: Final = {
 
 
 def mend_of(reason: str) -> str:
-    """Say what to look at; of most reasons, where to look first."""
-    return _MENDS.get(reason, f"{_RUNS}, and that its address and its user are right")
+    """Say what to look at, or where to read on."""
+    return _MENDS.get(reason, _ELSEWHERE)
