@@ -179,6 +179,7 @@ def shell(line: str, folder: Path, **env: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow
 def test_an_unlock_holds_on_every_worker_at_once(start_demo: Callable[..., Demo]) -> None:
     """B139: four gunicorn workers; after the command returns the next eight sign-ins are 200."""
     demo = start_demo("--workers", "4", "--trusted-proxy", "127.0.0.1/32", "--deadline", "10000")

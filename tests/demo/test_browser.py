@@ -56,6 +56,7 @@ def test_signs_in_and_out(demo: Demo, open_page: Callable[..., Page]) -> None:
     expect(page.get_by_text("signed in as omar")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_refused_waits_and_is_let_in(demo: Demo, open_page: Callable[..., Page]) -> None:
     """Refused, the page counts down, then takes the right password: no reload in between."""
     page = open_page()

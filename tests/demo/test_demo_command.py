@@ -101,6 +101,7 @@ class TestEnd:
         assert not [pid for pid in family if alive(pid)]
         assert list(demo.temporary.iterdir()) == []
 
+    @pytest.mark.slow
     def test_own_database_is_kept(self, start_demo: Callable[..., Demo], tmp_path: Path) -> None:
         """A database file of one's own outlives the run, and the next run takes it up."""
         database = tmp_path / "accounts.sqlite"

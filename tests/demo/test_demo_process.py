@@ -97,6 +97,7 @@ class TestPrintedCommands:
         assert other.post_json("/auth/unlock", token=mails[0]["token"]).status == 200
         assert other.login("omar", "correct horse omar").status == 200
 
+    @pytest.mark.slow
     def test_operators_commands_speak_to_this_run(self, start_demo: Callable[..., Demo]) -> None:
         """They work from the checkout, through a file that nobody else can read."""
         demo = start_demo()
@@ -271,6 +272,7 @@ class TestWorkers:
         with embedded_valkey(server.port):
             assert demo.visitor().login("vera", "correct horse vera").status == 200
 
+    @pytest.mark.slow
     def test_session_holds_on_every_worker(self, start_demo: Callable[..., Demo]) -> None:
         """Whoever signed in on one worker is known to the others."""
         demo = start_demo("--workers", "2")

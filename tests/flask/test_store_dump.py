@@ -240,6 +240,7 @@ def test_a_store_dump_holds_nothing_raw(full_run: FullRun) -> None:
     assert found(full_run.secrets, full_run.thief.loot) == []
 
 
+@pytest.mark.slow
 def test_the_thief_would_find_it(full_run: FullRun, client: valkey.Valkey) -> None:
     """The search finds each secret where it does stand: as text, bits, hex, base64 or a hash."""
     full_run.signing_in()

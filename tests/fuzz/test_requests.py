@@ -235,7 +235,7 @@ def read_or_refuse(read: Callable[[], Any]) -> Any:
     return None
 
 
-@fuzzed(quick=500, deep=6_000, environ=requests())
+@fuzzed(quick=150, deep=6_000, environ=requests())
 def test_any_request_holds_credentials_or_is_refused(environ: dict[str, Any]) -> None:
     """Whatever is sent, name and password are whole, short enough and Unicode, or it is refused."""
     request = Sent(create_environ() | environ)

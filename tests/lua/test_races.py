@@ -208,6 +208,7 @@ def test_fifty_clients_get_the_account_limit(
     assert login.refusal(client="203.0.113.9").refused_by == ("account",)
 
 
+@pytest.mark.slow
 def test_expiry_in_mid_race_is_no_error(
     door: Callable[..., Door], crowd: Callable[[int], Crowd], client: valkey.Valkey
 ) -> None:

@@ -6,10 +6,11 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
     import valkey
 
     from tests.conftest import Clock
@@ -99,6 +100,7 @@ def test_numbers_of_a_limit_are_no_part_of_its_key(
     assert len(store()) == 4
 
 
+@pytest.mark.slow
 def test_a_flood_of_refused_tries_costs_no_memory(
     door: Callable[..., Door],
     client: valkey.Valkey,

@@ -152,6 +152,7 @@ def test_persistence_that_is_off_is_an_error_where_there_are_quotas(
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_the_mend_mends(terminal_on: Callable[..., Terminal]) -> None:
     """What the error says to type makes the next check one with status 0."""
     terminal = terminal_on()

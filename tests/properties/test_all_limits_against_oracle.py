@@ -465,7 +465,7 @@ class Together(RuleBasedStateMachine):
         return {key: self.client.get(key) for key in self.client.scan_iter()}
 
 
-@pytest.mark.parametrize("examples", [150, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [60, pytest.param(3_000, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1_800)
 def test_all_lua_agrees_with_the_specification(
     valkey_server: EmbeddedValkey, client: valkey.Valkey, examples: int

@@ -222,7 +222,7 @@ class Together(RuleBasedStateMachine):
         return {key: self.client.get(key) for key in self.client.scan_iter()}
 
 
-@pytest.mark.parametrize("examples", [150, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [60, pytest.param(3_000, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1_800)
 def test_the_lua_agrees_with_the_specification_and_never_over_admits(
     valkey_server: EmbeddedValkey, client: valkey.Valkey, examples: int

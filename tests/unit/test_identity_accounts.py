@@ -46,11 +46,12 @@ def test_one_account_many_spellings(spelling: str) -> None:
     "normalise",
     [
         normalise_account,
-        pytest.param(normalise_case_sensitive, marks=pytest.mark.slow),
-        pytest.param(normalise_precis, marks=pytest.mark.slow),
+        normalise_case_sensitive,
+        normalise_precis,
     ],
     ids=["default", "case-sensitive", "PRECIS"],
 )
+@pytest.mark.slow
 def test_normalising_twice_equals_once_for_every_code_point(normalise: Normaliser) -> None:
     """A17: no code point gives a second spelling when it is normalised again, by no normaliser."""
     taken = 0
