@@ -216,13 +216,13 @@ def test_expiry_in_mid_race_is_no_error(
     login = door(("account", "5/1s", {"lockout": "1s"}))
     longest_ms = {False: 1000, True: 2000}  # the log its window; the lock its length and the quiet
     guessers = crowd(4)
-    verified, ends_s = 0, time.monotonic() + 3.3
-    while time.monotonic() < ends_s:
+    verified, began_s = 0, time.monotonic()
+    # Three lives of the log at least, however long a machine takes to a second.
+    while time.monotonic() < began_s + 3.3 or verified < 15:
         verified += guessers.knock(login)[0]
         for key in client.scan_iter():
             life_ms = client.pttl(key)  # -2: gone since; 0: its last millisecond
             assert life_ms == -2 or 0 <= life_ms <= longest_ms[key.endswith(b"!")]
-    assert verified >= 15
     time.sleep(login.verdict().reset_after_ms / 1000)
     fresh = login.fail()
     assert login.used() == 1

@@ -212,7 +212,7 @@ def test_a_power_cut_refunds_no_more_than_it_took(
 ) -> None:
     """What was not on the disk is lost, and is all that is admitted again; half a write is none."""
     server = server_on()
-    guard = guard_factory(store=server.url, policies=POLICY)
+    guard = guard_factory(store=server.url, policies=POLICY, remember_refusals_ms=0)
     assert admitted(guard, "send", 2, **VERA) == 2
     time.sleep(FLUSHED_S)
     on_disk = server.log_file().stat().st_size
