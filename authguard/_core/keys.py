@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK",
-    "MEMBER",
     "Binding",
     "Shape",
     "can_override",
@@ -55,7 +54,7 @@ _BLOCKS: Final = tuple(
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 #: Bytes of a pseudonym that tell one value of a ``distinct`` from another.
-MEMBER: Final = 6
+_MEMBER: Final = 6
 
 
 class _Names:
@@ -343,9 +342,9 @@ class Shape:
         block_keys = [base[at] + suffix for base in bases for at, suffix in names.blocks]
         members = b""
         if names.members:
-            nobody = bytes(MEMBER)
+            nobody = bytes(_MEMBER)
             members = b"".join(
-                [of.get(part, nobody)[:MEMBER] for of in pseudonyms for part in names.members]
+                [of.get(part, nobody)[:_MEMBER] for of in pseudonyms for part in names.members]
             )
         return Binding(self, tuple(keys), tuple(block_keys), members, pseudonyms)
 
