@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from authguard._notes import AsyncNotes
     from authguard.limits import Algorithm
     from authguard.one_time import AsyncOneTime
+    from authguard.ops.check import CheckReport
     from authguard.stores.base import AsyncStore
 
 __all__ = ["AsyncGuard"]
@@ -109,6 +110,12 @@ class AsyncGuard(GuardSteps):
     def limiter(self, limit: Algorithm, *, name: str | None = None) -> AsyncLimiter:
         """Use one algorithm by itself; see :meth:`authguard.Guard.limiter`."""
         return AsyncLimiter(self._engine, self._limited(limit, name))
+
+    async def check(self) -> CheckReport:
+        """Look the store, the secret and the policies over; see :meth:`authguard.Guard.check`."""
+        from authguard.ops.check import acheck  # noqa: PLC0415 (only if it is used)
+
+        return await acheck(self)
 
     async def close(self) -> None:
         """Let the store's connections go."""

@@ -11,8 +11,10 @@ from authguard.stores._settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
-    from authguard.stores._address import Kind
+    from authguard.stores._address import Address, Kind
+    from authguard.stores._settings import Settings
 
 __all__ = ["RoutedStore"]
 
@@ -36,7 +38,7 @@ class RoutedStore:
         sentinel_password: str | None = None,
     ) -> None:
         address = read_address(url)
-        self._settings = read_settings(
+        settings = read_settings(
             address,
             deadline_ms=deadline_ms,
             connect_ms=connect_ms,
@@ -49,7 +51,18 @@ class RoutedStore:
             sentinel_username=sentinel_username,
             sentinel_password=sentinel_password,
         )
+        self._begin(address, settings)
+
+    @classmethod
+    def _like(cls, other: RoutedStore) -> Self:
+        """Make one of this colour, with another's address and settings; nothing else is shared."""
+        made = cls.__new__(cls)
+        made._begin(other.address, other._settings)  # noqa: SLF001 (one class)
+        return made
+
+    def _begin(self, address: Address, settings: Settings) -> None:
         self.address = address
+        self._settings = settings
         self.kind: Kind = address.kind
         self._route = route_of(address)
         self._last_moments = LastMoments()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from authguard.stores._address import Node
     from authguard.stores._routes import Asks, Send
     from authguard.stores._settings import Settings
+    from authguard.stores.valkey import ValkeyStore
 
 __all__ = ["AsyncValkeyStore"]
 
@@ -277,6 +278,12 @@ class AsyncValkeyStore(RoutedStore):
         """Ask a server about itself; see :meth:`authguard.stores.valkey.ValkeyStore.ask`."""
         asked = (await self.nodes())[0] if node is None else node
         return await self._drive(question(asked, command))
+
+    def waiting(self) -> ValkeyStore:
+        """Give a store that waits, with the same address and settings; close it after use."""
+        from authguard.stores.valkey import ValkeyStore  # noqa: PLC0415 (only if it is used)
+
+        return ValkeyStore._like(self)  # noqa: SLF001 (the other colour)
 
     async def close(self) -> None:
         """Close this loop's connections; those of running decisions when they are over."""

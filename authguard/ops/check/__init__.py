@@ -7,6 +7,7 @@ node of the store is asked. What it doesn't let be seen is a finding too, not a 
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,12 +22,14 @@ from authguard.ops.check.settings import Setup, of_secrets, of_setup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from authguard._guard_base import GuardBase
     from authguard.guard import Guard
+    from authguard.guard_async import AsyncGuard
     from authguard.ops.check.policies import Quotas
     from authguard.stores._address import Address
     from authguard.stores.base import Store
 
-__all__ = ["CheckReport", "Finding", "Level", "Setup", "check", "quotas"]
+__all__ = ["CheckReport", "Finding", "Level", "Setup", "acheck", "check", "quotas"]
 
 
 def check(guard: Guard, setup: Setup | None = None) -> CheckReport:
@@ -41,10 +44,33 @@ def check(guard: Guard, setup: Setup | None = None) -> CheckReport:
         StoreUnavailable: If the store gave no clear answer: of a cluster, none of its nodes.
     """
     kept = quotas(guard.policies)
-    found = list(_of_the_store(guard.store, kept))
+    found = _of_the_store(guard.store, kept)
     if not found:
         guard.now_ms()  # what can't be asked must decide all the same
-        found.append(_unseen(type(guard.store).__name__))
+        found = [_unseen(guard.store, "use a ValkeyStore, or give yours ask(*command)")]
+    return _report(guard, kept, found, setup)
+
+
+async def acheck(guard: AsyncGuard) -> CheckReport:
+    """Do the same for asyncio: the questions wait, so a thread asks, by connections of its own."""
+    import asyncio  # noqa: PLC0415 (30 ms that the command need not take)
+
+    kept = quotas(guard.policies)
+    waiting = getattr(guard.store, "waiting", None)
+    found: list[Finding] = []
+    if callable(waiting):
+        found = await asyncio.to_thread(_of_a_store_to_close, waiting(), kept)
+    if not found:
+        await guard.now_ms()
+        mend = "use an AsyncValkeyStore, or give yours waiting(), which gives a store to be asked"
+        found = [_unseen(guard.store, mend)]
+    return _report(guard, kept, found, None)
+
+
+def _report(
+    guard: GuardBase, kept: Quotas, found: list[Finding], setup: Setup | None
+) -> CheckReport:
+    """Add what needs no store."""
     found.extend(of_policies(guard.policies))
     # Nobody else is shown them.
     found.extend(of_secrets([each._key for each in guard._engine.pseudonyms]))  # noqa: SLF001
@@ -53,11 +79,18 @@ def check(guard: Guard, setup: Setup | None = None) -> CheckReport:
     return CheckReport(tuple(found), kept)
 
 
-def _of_the_store(store: Store, kept: Quotas) -> Iterator[Finding]:
+def _of_a_store_to_close(store: Store, kept: Quotas) -> list[Finding]:
+    with closing(store):
+        return _of_the_store(store, kept)
+
+
+def _of_the_store(store: Store, kept: Quotas) -> list[Finding]:
     """Ask every node; give nothing if the store can't be asked."""
     ask = getattr(store, "ask", None)
-    if not callable(ask):
-        return
+    return list(_asked(store, ask, kept)) if callable(ask) else []
+
+
+def _asked(store: Store, ask: Callable[..., object], kept: Quotas) -> Iterator[Finding]:
     kind, nodes = getattr(store, "kind", "server"), getattr(store, "nodes", None)
     asked = [Node(ask, kind, kept)]
     if callable(nodes):
@@ -136,9 +169,12 @@ def _joined(found: dict[str, list[Finding]]) -> Iterator[Finding]:
             yield Finding(finding.code, finding.level, seen, finding.mend)
 
 
-def _unseen(store: str) -> Finding:
-    seen = f"can't tell: a {store} can't be looked over, nor whether its counts survive a restart"
-    return Finding("AG065", "warning", seen, "use a ValkeyStore, or give yours ask(*command)")
+def _unseen(store: object, mend: str) -> Finding:
+    seen = (
+        f"can't tell: a {type(store).__name__} can't be looked over, nor whether its counts survive"
+        " a restart"
+    )
+    return Finding("AG065", "warning", seen, mend)
 
 
 #: What a node is asked, in this order: the code of what can't be told, and the question.
