@@ -71,8 +71,10 @@ def _check_secret(secret: object, where: str) -> bytes:
         problem = f"is {type(secret).__name__}, neither text nor bytes"
     elif not isinstance(key, bytes) or len(key) < SHORTEST_SECRET:
         problem = f"is missing or shorter than {SHORTEST_SECRET} bytes"
-    elif len(set(key)) < _LETTERS or _holds_placeholder(key):
-        problem = "is a placeholder, not a secret"
+    elif len(set(key)) < _LETTERS:
+        problem = f"is a placeholder, not a secret: it has fewer than {_LETTERS} different bytes"
+    elif word := _placeholder_in(key):
+        problem = f'is a placeholder, not a secret: "{word}" is in it'
     else:
         return key
     raise ConfigurationError(
@@ -83,13 +85,13 @@ def _check_secret(secret: object, where: str) -> bytes:
     )
 
 
-def _holds_placeholder(key: bytes) -> bool:
-    """Tell whether it is such text; of 32 random bytes one in 2,000 holds a "${" by chance."""
+def _placeholder_in(key: bytes) -> str | None:
+    """Find what is nobody's secret in text; 32 random bytes, which are none, may hold a "${"."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
-        return False
-    return any(word in text.lower() for word in _PLACEHOLDERS)
+        return None
+    return next((word for word in _PLACEHOLDERS if word in text.lower()), None)
 
 
 @cache

@@ -34,18 +34,21 @@ def test_a_weak_secret_stops_the_start(secret: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "secret",
+    ("secret", "why"),
     [
-        "${AUTHGUARD_SECRET:?must be set in the environment}",
-        "<your secret here, 32 bytes or more>",
-        "your-256-bit-secret-0123456789abcdef",
-        "changeit, and then changeit once more",
+        ("${AUTHGUARD_SECRET:?must be set in the environment}", '"${" is in it'),
+        ("<your secret here, 32 bytes or more>", '"<your" is in it'),
+        ("your-256-bit-secret-0123456789abcdef", '"your-256-bit" is in it'),
+        ("Changeit, and then changeit once more", '"changeit" is in it'),
+        ("ab" * 32, "it has fewer than 8 different bytes"),
     ],
 )
-def test_a_template_is_no_secret(secret: str) -> None:
-    """What examples and unfilled templates hold is nobody's secret."""
-    with pytest.raises(ConfigurationError, match="AG011 secret: is a placeholder"):
+def test_a_template_is_no_secret(secret: str, why: str) -> None:
+    """What examples and unfilled templates hold is nobody's secret, and the error says why."""
+    with pytest.raises(ConfigurationError) as caught:
         Pseudonyms(secret)
+    assert str(caught.value).startswith(f"AG011 secret: is a placeholder, not a secret: {why};")
+    assert secret not in str(caught.value)
 
 
 def test_random_bytes_are_never_taken_for_a_template() -> None:
