@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from authguard._core import groups
 from authguard._core.keys import Shape
-from authguard._core.refusals import LONGEST_MS, Refusals
+from authguard._core.refusals import Refusals
 from authguard._engine import Engine
 from authguard._mark import Mark
 from authguard._subjects import Claims, NoAccount, Subjects
-from authguard.checks import check_whole, shown
+from authguard.checks import LONGEST_MEMORY_MS, check_whole, shown
 from authguard.errors import ConfigurationError
 from authguard.identity.destinations import StandIn
 from authguard.policy import NORMAL, PARTS, priority_subject
@@ -54,7 +54,7 @@ class GuardBase:
         prefixes: Mapping[str, tuple[int, int]] | None = None,
         allowlist: Sequence[str] = (),
         denylist: Sequence[str] = (),
-        remember_refusals_ms: int = LONGEST_MS,
+        remember_refusals_ms: int = LONGEST_MEMORY_MS,
     ) -> None:
         self.policies: Mapping[str, Policy] = load_policies(policies)
         self._shapes: dict[tuple[object, ...], Shape] = {}
@@ -76,7 +76,10 @@ class GuardBase:
         )
         clock_s = partial(time.clock_gettime, time.CLOCK_MONOTONIC)  # freezegun stops the others
         hold_ms = check_whole(
-            *(remember_refusals_ms, "remember_refusals_ms", 0, LONGEST_MS),
+            remember_refusals_ms,
+            "remember_refusals_ms",
+            0,
+            LONGEST_MEMORY_MS,
             unit="milliseconds",
             off=True,
         )

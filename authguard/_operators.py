@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from authguard._core.refusals import LONGEST_MS
 from authguard._notes import check_text
 from authguard._terminal import EXIT_STATUS, UnavailableError, WrongUseError, place_of, show
+from authguard.checks import LONGEST_MEMORY_MS
 from authguard.errors import ConfigurationError, InvalidInput, StoreUnavailable
 from authguard.guard import Guard
 from authguard.identity import AccountKey
@@ -64,7 +64,7 @@ _NOTHING_FREED: Final = 3
 
 #: How long another process may still tell a refusal that it knows, in seconds: a command that lets
 #: somebody go on returns after that, so that it holds in every worker then.
-WORKERS_FORGET_S: Final = LONGEST_MS / 1000
+WORKERS_FORGET_S: Final = LONGEST_MEMORY_MS / 1000
 
 #: Longest time of one decision at a desk of our own: a person waits, no request.
 _PATIENT_MS: Final = 2_000

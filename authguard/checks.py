@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from authguard.errors import ConfigurationError
 
-__all__ = ["check_function", "check_whole", "is_unicode", "is_whole", "shown"]
+__all__ = [
+    "LONGEST_DEADLINE_MS",
+    "LONGEST_MEMORY_MS",
+    "check_function",
+    "check_whole",
+    "is_unicode",
+    "is_whole",
+    "shown",
+]
+
+#: The longest deadline that a store can be given, in milliseconds: beyond it is a mistake.
+LONGEST_DEADLINE_MS: Final = 60_000
+
+#: The longest that a refusal may be remembered, in milliseconds.
+LONGEST_MEMORY_MS: Final = 1_000
 
 _LONGEST_SHOWN: Final = 200
 
 
-def is_whole(value: object, least: int) -> bool:
+def is_whole(value: object, least: int) -> TypeGuard[int]:
     """Tell whether the value is an int (and no bool) of at least ``least``."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
@@ -51,7 +65,7 @@ def check_whole(
     Raises:
         ConfigurationError: AG012, with what is wrong with it and the range.
     """
-    if isinstance(value, int) and is_whole(value, least) and (most is None or value <= most):
+    if is_whole(value, least) and (most is None or value <= most):
         return value
     of, up = f" of {unit}" if unit else "", "or more" if most is None else f"to {most}"
     mend = f"take a whole number{of}, {least}{' (off)' if off else ''} {up}"

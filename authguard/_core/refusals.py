@@ -28,13 +28,10 @@ if TYPE_CHECKING:
     from authguard._core.keys import Shape
     from authguard._core.steps import Steps
 
-__all__ = ["LONGEST_MS", "Refusals", "unlocking"]
+__all__ = ["Refusals", "unlocking"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-#: The longest that a refusal may be remembered, in milliseconds.
-LONGEST_MS: Final = 1_000
 
 #: Most entries of a generation; there are two, and an entry of eight limits takes three kilobytes.
 _MOST: Final = 2_048
@@ -105,7 +102,8 @@ class Refusals:
     of which the older is dropped when the younger has had its time, or is full.
 
     Args:
-        hold_ms: For how long, in milliseconds, at most ``LONGEST_MS``; 0: not at all.
+        hold_ms: For how long, in milliseconds, at most
+            ``LONGEST_MEMORY_MS`` of :mod:`authguard.checks`; 0: not at all.
         clock: Gives seconds that never stop.
     """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from authguard.checks import check_whole, shown
+from authguard.checks import LONGEST_DEADLINE_MS, LONGEST_MEMORY_MS, check_whole, shown
 from authguard.errors import ConfigurationError
 from authguard.flask.client_address import Proxies
 from authguard.identity import check_secrets
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "by_its_key"]
 
 _PREFIX: Final = "AUTHGUARD_"
-
-#: Longest time that a refusal may be repeated unasked, in milliseconds.
-_LONGEST_MEMORY_MS: Final = 1_000
-
-#: Longest deadline, in milliseconds: that of a store.
-_LONGEST_DEADLINE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +181,9 @@ def _check_base_url(url: object) -> None:
 
 def _check_numbers(named: Mapping[str, Any]) -> None:
     for name, least, most, unit in (
-        ("deadline_ms", 1, _LONGEST_DEADLINE_MS, "milliseconds"),
+        ("deadline_ms", 1, LONGEST_DEADLINE_MS, "milliseconds"),
         ("hash_slots", 1, None, "hashes at a time"),
-        ("remember_refusals_ms", 0, _LONGEST_MEMORY_MS, "milliseconds"),
+        ("remember_refusals_ms", 0, LONGEST_MEMORY_MS, "milliseconds"),
     ):
         where = f"{_PREFIX}{name.upper()}"
         check_whole(named.get(name, 1), where, least, most, unit=unit, off=least == 0)

@@ -152,7 +152,7 @@ def check_prefix(value: object, longest: int, where: str) -> None:
     Raises:
         ConfigurationError: AG025, if it is no whole number from 1 to ``longest``.
     """
-    if not is_whole(value, 1) or value > longest:  # type: ignore[operator]
+    if not is_whole(value, 1) or value > longest:
         raise ConfigurationError(
             "AG025", where, f"{shown(value)} is no prefix length", f"write 1 to {longest}"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from authguard.checks import check_whole, is_whole
+from authguard.checks import LONGEST_DEADLINE_MS, check_whole, is_whole
 from authguard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "monotonic_s", "read_settings"]
 
-#: The longest of all times, in milliseconds, and the most connections: beyond it is a mistake.
-_MOST: Final = 60_000
+#: Most milliseconds of any time, and most connections: beyond it is a mistake.
+_MOST: Final = LONGEST_DEADLINE_MS
 
 #: The share of a wait after which silence is the server's: before, it had no chance.
 _PATIENCE: Final = 0.8
